@@ -1,0 +1,56 @@
+"""Actor, learner, and the agent they make: pure functions of explicit weights and state."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import optax
+from flax import struct
+
+
+@struct.dataclass
+class LearnerState:
+    """All that a learner knows. `params` is what training is for; `weights_sha256` is taken over it."""
+
+    params: Any
+    opt: Any  # optimiser states
+    extra: Any = None  # target networks, temperatures' schedules, ...
+
+
+class Actor(ABC):
+    """Chooses actions. It holds no state: weights and random key come in with every call."""
+
+    @abstractmethod
+    def act(self, weights: Any, key: jax.Array, obs: Any, *extra: Any) -> Any:
+        """What to do for obs (B, ...): a pytree with at least `action`. `extra` is what the loop passes along."""
+
+    @abstractmethod
+    def exploit(self, weights: Any, key: jax.Array, obs: Any) -> Any:
+        """The action to evaluate the policy by: usually its mode."""
+
+
+class Learner(ABC):
+    """Turns batches into better weights."""
+
+    @abstractmethod
+    def init(self, key: jax.Array) -> LearnerState: ...
+
+    @abstractmethod
+    def learn(self, state: LearnerState, key: jax.Array, batch: Any, *extra: Any) -> tuple[LearnerState, Any]:
+        """(state, out): out is what `agent_learn` returns to the loop, usually a dict of metrics."""
+
+    def weights(self, state: LearnerState) -> Any:
+        """What actors need of the state. All parameters, unless a subclass sends less."""
+        return state.params
+
+    def apply_gradients(self, optimiser: optax.GradientTransformation, params: Any, opt: Any, grads: Any):
+        """One optimiser step: (params, opt). The only place in which several learners come to agree."""
+        updates, opt = optimiser.update(grads, opt, params)
+        return optax.apply_updates(params, updates), opt
+
+
+@dataclass(frozen=True)
+class Agent:
+    actor: Actor
+    learner: Learner

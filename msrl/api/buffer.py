@@ -1,0 +1,37 @@
+"""The buffer protocol: a store of records, as pure functions of an explicit state."""
+
+from abc import ABC, abstractmethod
+from typing import Any, Literal
+
+import jax
+
+from msrl.api.record import Record
+
+
+class Buffer(ABC):
+    """What `replay_buffer_insert` writes and `replay_buffer_sample` reads.
+
+    One insert adds one record of a step of B environments; every leaf is (B, ...). A buffer that is not traceable
+    keeps NumPy arrays on the host, may change them in place, and returns the same state object.
+    """
+
+    traceable: bool = True
+    home: Literal["actor", "learner"] = "learner"
+    """With whom the buffer lives: a rollout with the actors (one per shard), a replay with the learner."""
+
+    def for_env(self, traceable: bool) -> "Buffer":
+        """The variant that suits a traceable or a host environment; the default is the same for both."""
+        return self
+
+    @abstractmethod
+    def init(self, item: Record) -> Any:
+        """An empty store for records shaped like `item` (leaves: arrays or ShapeDtypeStructs, with their B)."""
+
+    @abstractmethod
+    def insert(self, state: Any, item: Record) -> Any:
+        """The store with one more record."""
+
+    @abstractmethod
+    def sample(self, state: Any, key: jax.Array) -> tuple[Any, Record]:
+        """(state, batch). For a rollout, all of it with leaves (T, B, ...), and the store is empty again; for a
+        replay, `batch_size` random transitions with leaves (batch_size, ...)."""

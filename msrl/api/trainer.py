@@ -1,0 +1,56 @@
+"""Trainer: an algorithm's parts and the plain loop that ties them together."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from msrl.api.agent import Agent
+from msrl.api.buffer import Buffer
+from msrl.api.component import Component
+from msrl.api.env import Env, EnvSpec
+from msrl.api.interaction import Interaction
+
+
+@dataclass(frozen=True)
+class Config:
+    """What every algorithm's configuration has. Subclasses add their own fields, each with its default."""
+
+    total_steps: int = 300_000
+    """Environment steps to train for."""
+    num_envs: int = 8
+    """Environments that step side by side."""
+    shards: int = 1
+    """Parts the environments are divided into: the unit of replication. Part of the algorithm, as each has its own
+    random streams and statistics."""
+
+
+class Trainer(ABC):
+    """Subclass, name a Config, build the parts, write the loop."""
+
+    Config: ClassVar[type[Config]]
+
+    def __init__(self, config: Config, spec: EnvSpec):
+        self.config = config
+        self.spec = spec
+
+    @abstractmethod
+    def agent(self) -> Agent:
+        """The actor and the learner, made for `self.spec`."""
+
+    def buffers(self) -> Mapping[str, Buffer]:
+        """The stores that the loop inserts into and samples from, by name. One alone is the default."""
+        return {}
+
+    def components(self) -> Mapping[str, Component]:
+        """Components of one's own, called by `msrl.call(name, method, ...)`."""
+        return {}
+
+    @staticmethod
+    def wrap(env: Env, config: Config) -> Env:
+        """The environment with the wrappers that the configuration asks for."""
+        return env
+
+    @abstractmethod
+    def train(self, msrl: Interaction) -> None:
+        """The loop."""

@@ -1,0 +1,69 @@
+"""The one family of errors a user can meet, with a branch per stage.
+
+Every message has the same five parts: where (a span with a caret, or the command), what was found, why it cannot be,
+what to write instead, and a page to read. `assert` is for our own bugs only.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of one line of the user's source. Lines and columns count from 1."""
+
+    file: str
+    line: int
+    column: int
+    width: int
+    text: str
+
+    def show(self) -> str:
+        gutter = f"{self.line:>5} | "
+        caret = " " * (len(gutter) + self.column - 1) + "^" * max(1, self.width)
+        return f"  {self.file}:{self.line}\n{gutter}{self.text}\n{caret}"
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class MsrlError(Exception):
+    """Base of the family. `what` is the headline; the rest is optional and printed in a fixed order."""
+
+    def __init__(self, what: str, *, span: Span | None = None, why: str = "", instead: str = "", docs: str = "",
+                 also: Span | None = None):
+        self.what, self.span, self.why, self.instead, self.docs, self.also = what, span, why, instead, docs, also
+        super().__init__(self.render())
+
+    def render(self) -> str:
+        parts = [self.what]
+        parts += ["", self.span.show()] if self.span else []
+        parts += ["", self.also.show()] if self.also else []
+        parts += [""] if self.span or self.also else []
+        parts += [self.why] if self.why else []
+        parts += [self.instead] if self.instead else []
+        parts += [f"See {self.docs}."] if self.docs else []
+        return "\n".join(parts)
+
+
+class UsageError(MsrlError):
+    """The command, a flag or an argument is wrong. The command line exits with 2."""
+
+
+class LoweringError(MsrlError):
+    """`Trainer.train` says something outside the loop language."""
+
+
+class TypeCheckError(MsrlError):
+    """Shapes, dtypes or tree structures do not fit together."""
+
+
+class EnvError(MsrlError):
+    """An environment cannot be made, or an algorithm cannot take it."""
+
+
+class VerifyError(MsrlError):
+    """A graph breaks an invariant: a bug in a pass, or a hand-written text form."""
+
+
+class RunError(MsrlError):
+    """Something failed while training; names the user's line."""
