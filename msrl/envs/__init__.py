@@ -116,8 +116,14 @@ def _from_file(id: str) -> Env:
 
 def _named(env: Env, id: str) -> Env:
     """The environment under the id that makes it again."""
-    if env.spec.id != id:
-        env.spec = replace(env.spec, id=id)
+    try:
+        object.__setattr__(env, "spec", replace(env.spec, id=id))  # which frozen dataclasses allow, too
+    except AttributeError as error:
+        raise EnvError(
+            f"The spec of {id} cannot be set.",
+            why="It is a property without a setter, and make writes the environment's full id into it.",
+            instead="Set self.spec in the constructor, or use functools.cached_property.",
+        ) from error
     return env
 
 
