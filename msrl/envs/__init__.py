@@ -127,14 +127,25 @@ def _named(env: Env, id: str) -> Env:
     return env
 
 
+def _nearest(name: str, names: list[str]) -> list[str]:
+    """The three most alike. Versions count only among equals, or every -v1 would resemble every other."""
+
+    def alike(a: str, b: str) -> float:
+        return difflib.SequenceMatcher(None, a.lower(), b.lower()).ratio()
+
+    def bare(each: str) -> str:
+        return each.rpartition("/")[2].partition("-v")[0]
+
+    scored = [(alike(bare(name), bare(each)), alike(name, each), each) for each in dict.fromkeys(names)]
+    return [each for likeness, _, each in sorted(scored, reverse=True)[:3] if likeness > 0.6]
+
+
 def _unknown(id: str, name: str, prefix: str) -> EnvError:
     """The error for a name that nothing has, with the nearest names of its prefix, or of all where it is bare."""
     known = {"jax": list(JAX), "gymnasium": list(gymnasium.registry), "envpool": envpool_env.names()}
     names = known[prefix] if prefix else [each for names in known.values() for each in names]
-    by_lower = {each.lower(): each for each in reversed(names)}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=3, cutoff=0.5)
-    written = [f"{prefix}:{by_lower[each]}" if prefix else by_lower[each] for each in near]
-    why = f"The nearest that are known: {', '.join(written)}." if written else "No known id resembles it."
+    near = [f"{prefix}:{each}" if prefix else each for each in _nearest(name, names)]
+    why = f"The nearest that are known: {', '.join(near)}." if near else "No known id resembles it."
     if not envpool_env.installed():
         why += " EnvPool is not installed; with pip install 'msrl[envpool]' its ids are known too."
     return EnvError(f"There is no environment {id!r}.", why=why, instead=_LIST)

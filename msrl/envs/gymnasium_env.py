@@ -4,6 +4,7 @@ In: an id that `gymnasium.make` knows. The batch resets in the same step, and `f
 It always holds that an end is one of terminated and truncated: where a library says both, the terminal state wins.
 """
 
+import importlib
 import importlib.util
 
 import gymnasium
@@ -35,10 +36,13 @@ class GymnasiumEnv(HostEnv):
 
 def _make(name: str) -> gymnasium.Env:
     """One environment, for its spaces; or an error that says what to install."""
+    module, colon, registered = name.rpartition(":")
     try:
-        entry = gymnasium.spec(name).entry_point  # of module:id, this imports the module
+        if colon:  # module:id, where importing the module registers the id
+            importlib.import_module(module)
     except ImportError as error:
-        raise EnvError(f"gymnasium:{name} cannot be made.", why=f"Importing its module fails: {error}.") from error
+        raise EnvError(f"gymnasium:{name} cannot be made.", why=f"Importing {module!r} fails: {error}.") from error
+    entry = gymnasium.spec(registered).entry_point
     if str(entry).startswith("gymnasium.envs.mujoco") and importlib.util.find_spec("mujoco") is None:
         raise EnvError(
             f"gymnasium:{name} needs MuJoCo, which is not installed.",
