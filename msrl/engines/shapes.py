@@ -18,7 +18,7 @@ from msrl.engines.ops import strong
 from msrl.engines.reference import metrics_of
 from msrl.engines.tables import Tabular, find_tabular
 from msrl.errors import MsrlError, TypeCheckError
-from msrl.ir.graph import Call, For, Graph, If, Pure, While, definitions, is_resource, walk
+from msrl.ir.graph import Call, For, Graph, If, Pure, While, base, definitions, is_resource, walk
 from msrl.ir.interp import Machine, Names, run_nodes
 
 DOCS = "docs/loop-language.md"
@@ -69,9 +69,10 @@ class _Abstract(Machine):
         if node.out:
             self.shapes.names[node.out] = out
         self.shapes.names.update(zip(node.writes, written))
-        for before, after, name in zip(reads, written, node.reads):
-            if is_resource(name) and self.graph.kind(node.component) not in ("metrics", "buffer"):
-                self.same_state(node, name, before, after)
+        after = {base(name): state for name, state in zip(node.writes, written)}
+        for name, before in zip(node.reads, reads):
+            if name.startswith("$") and base(name) in after and before is not None:
+                self.same_state(node, before, after[base(name)])
         return out, written
 
     def abstract_call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
@@ -181,8 +182,8 @@ class _Abstract(Machine):
             instead="A compiled loop keeps each value in one place of one size: give it the same shape and dtype "
                     "on both lines.", docs=DOCS)
 
-    def same_state(self, node: Call, name: str, before: Any, after: Any) -> None:
-        if name.startswith("#") or UNKNOWN in jax.tree.leaves((before, after)):
+    def same_state(self, node: Call, before: Any, after: Any) -> None:
+        if UNKNOWN in jax.tree.leaves((before, after)):
             return
         difference = describe_difference(before, after)
         if difference:
