@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from msrl.engines.fused import Fused
 from msrl.engines.host import HostEngine, traceable
+from msrl.engines.library import Ops
 from msrl.engines.ops import World, strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
@@ -27,10 +27,10 @@ LOOKS = 200  # how often a loop of known length lets the host look, at most
 class Inline:
     """`seeds` is None for one run; else `root` is an array of keys, and all runs go through one program."""
 
-    def __init__(self, graph: Graph, world: World, shapes: Shapes, fused: Fused, root: jax.Array, strict: bool):
-        self.graph, self.world, self.shapes, self.fused, self.root, self.strict = graph, world, shapes, fused, root, strict
+    def __init__(self, graph: Graph, world: World, shapes: Shapes, ops: Ops, root: jax.Array, strict: bool):
+        self.graph, self.world, self.shapes, self.ops, self.root, self.strict = graph, world, shapes, ops, root, strict
         self.seeds = root.shape[0] if root.ndim else None
-        self.engine = Reference(world, root) if strict else HostEngine(fused, shapes, root)
+        self.engine = Reference(ops, root) if strict else HostEngine(ops, shapes, root)
         self.compile_seconds = 0.0
 
     def run(self) -> Iterator[Names]:
@@ -53,7 +53,7 @@ class Inline:
         self.compile_seconds += time.perf_counter() - began
 
     def loop(self, node: For | While, names: Names) -> Iterator[Names]:
-        if not self.strict and traceable(node, self.fused):
+        if not self.strict and traceable(node, self.ops):
             yield from self.compiled(node, names)
         else:
             yield from self.stepped(node, names)
@@ -93,7 +93,7 @@ class Inline:
         total = None
         if isinstance(node, For):
             total = len(self.passes(node, names, {}))
-        chunk = Chunk(node, chunk_size(total) if total else 1, self.fused, self.shapes, self.seeds)
+        chunk = Chunk(node, chunk_size(total) if total else 1, self.ops, self.shapes, self.seeds)
         carried = tuple(self.enter(names[c.init], c.init) if c.init else self.blank(c.out) for c in node.carries)
         run, done = None, 0
         while total is None or done < total:

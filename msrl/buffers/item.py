@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from msrl.api import Record
+from msrl.api import Buffer, Record
 from msrl.errors import TypeCheckError, UsageError
 
 WHERE = ("auto", "device", "host")
@@ -30,6 +30,12 @@ def aval(leaf: Any) -> jax.ShapeDtypeStruct:
     """Shape and dtype of an array, a tracer or a ShapeDtypeStruct."""
     dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
     return jax.ShapeDtypeStruct(np.shape(leaf), jax.dtypes.canonicalize_dtype(dtype))
+
+
+def traced_shape(buffer: Buffer, method: str, item: Record) -> Any:
+    """What a method of a traceable buffer returns to the loop, as shapes; a buffer on the host asks its twin."""
+    state = jax.eval_shape(buffer.init, item)
+    return jax.eval_shape(getattr(buffer, method), state, jax.eval_shape(lambda: jax.random.key(0)))[1]
 
 
 def show(leaf: jax.ShapeDtypeStruct) -> str:

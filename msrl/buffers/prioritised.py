@@ -67,6 +67,9 @@ class PrioritisedReplay(Buffer):
     def for_env(self, traceable: bool) -> "PrioritisedReplay":
         return replace(self, where="device") if self.where == "auto" else self
 
+    def output_shape(self, method: str, item: Record) -> Any:
+        return items.traced_shape(replace(self, where="device"), method, item)
+
     def init(self, item: Record) -> PrioritisedState:
         shapes, batch = items.check_first("PrioritisedReplay", item)
         for field in ("index", "weight"):

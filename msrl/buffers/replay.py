@@ -39,6 +39,9 @@ class Replay(Buffer):
     def for_env(self, traceable: bool) -> "Replay":
         return replace(self, where="device") if self.where == "auto" else self
 
+    def output_shape(self, method: str, item: Record) -> Any:
+        return items.traced_shape(replace(self, where="device"), method, item)
+
     def init(self, item: Record) -> Ring:
         shapes, batch = items.check_first("Replay", item)
         return ring.make("Replay", shapes, batch, self.capacity, jnp if self.traceable else np)

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from msrl.engines.fused import Fused
+from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
@@ -22,9 +22,9 @@ from msrl.ir.interp import Host, Names, run_nodes
 
 
 class HostEngine(Host):
-    def __init__(self, fused: Fused, shapes: Shapes, root: jax.Array):
-        self.fused, self.shapes, self.root, self.world = fused, shapes, root, fused.world
-        self.reference = Reference(fused.world, root)
+    def __init__(self, ops: Ops, shapes: Shapes, root: jax.Array):
+        self.ops, self.shapes, self.root, self.world = ops, shapes, root, ops.world
+        self.reference = Reference(ops, root)
         self.seeds = root.shape[0] if root.ndim else None
         self._parts: dict[int, list[Stretch | Node]] = {}
 
@@ -32,7 +32,7 @@ class HostEngine(Host):
         return self.reference.apply(node.component, node.method, args, kwargs, reads)
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
-        value = self.fused.scopes.evaluate(node, inputs)
+        value = self.ops.scopes.evaluate(node, inputs)
         # A counter is a 32-bit number from the start, or the first call of a stretch would compile it twice.
         return np.int32(value) if is_resource(node.out) else value
 
@@ -79,7 +79,7 @@ class HostEngine(Host):
                 order.append((False, [node]))
             elif isinstance(node, Pure) and is_selection(node) and not any(name in made for name in uses(node)):
                 order.append((False, [node]))  # before the open stretch: what it reads is there already
-            elif traceable(node, self.fused):
+            elif traceable(node, self.ops):
                 stretch.append(node)
                 made.update(definitions(node))
             else:
@@ -91,15 +91,15 @@ class HostEngine(Host):
             if compiled:
                 later = free(tuple(n for _, group in order[at + 1:] for n in group), tail)
                 outputs = tuple(n for member in members for n in definitions(member) if n in later)
-                parts.append(Stretch(tuple(members), outputs, self.fused, self.shapes, self.seeds))
+                parts.append(Stretch(tuple(members), outputs, self.ops, self.shapes, self.seeds))
             else:
                 parts.extend(members)
         return parts
 
 
-def traceable(node: Node, fused: Fused) -> bool:
+def traceable(node: Node, ops: Ops) -> bool:
     """Can the node be part of a compiled program?"""
-    return all(fused.world.traceable(inner.component) for inner in walk((node,)) if isinstance(inner, Call))
+    return all(ops.world.traceable(inner.component) for inner in walk((node,)) if isinstance(inner, Call))
 
 
 def is_selection(node: Pure) -> bool:

@@ -144,6 +144,17 @@ def _own_op(component: Any, method: str) -> Op:
     return Op(call, component.traceable)
 
 
+def alone(op: Op, component: str, method: str) -> Callable[..., tuple[Any, tuple]]:
+    """The op for one shard: (root key, shard, call number, states, arguments, fields) → (value, states)."""
+    key = jax.jit(lambda root, shard, count: call_key(op_key(root, component, method), shard, count))
+
+    def run(root, shard, count, states, args, fields):
+        return op.run(key(root, shard, count), states, args, fields)
+
+    # States are linear (only the newest is ever read), so those an op replaces can be given away; weights cannot.
+    return jax.jit(run, donate_argnums=(3,) if op.states else ()) if op.traceable else run
+
+
 def fuse(op: Op, shards: int, num_envs: int) -> Callable[[jax.Array, tuple, tuple, dict], tuple[Any, tuple]]:
     """The op on whole values, all shards at once. States of a sharded op have a leading shard dimension if there are
     several shards; `keys` is then one key per shard. Jitted, so that it is traced once however often it is used."""

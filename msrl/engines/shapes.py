@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from msrl.api import Record
-from msrl.engines.fused import Fused
+from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import metrics_of
 from msrl.engines.tables import Tabular, find_tabular
@@ -39,12 +39,12 @@ class Shapes:
     tabular: Tabular = field(default_factory=Tabular)
 
 
-def find_shapes(graph: Graph, fused: Fused) -> Shapes:
+def find_shapes(graph: Graph, ops: Ops) -> Shapes:
     shapes = Shapes(tabular=find_tabular(graph.nodes))
     # The first round finds what buffers hold, even if a sample stands before the insert; the second finds the rest.
     for _ in range(2):
         known = len(shapes.items)
-        run_nodes(graph.nodes, {}, _Abstract(shapes, graph, fused))
+        run_nodes(graph.nodes, {}, _Abstract(shapes, graph, ops))
         if len(shapes.items) == known:
             break
     for node in walk(graph.nodes):
@@ -57,8 +57,8 @@ def find_shapes(graph: Graph, fused: Fused) -> Shapes:
 
 
 class _Abstract(Machine):
-    def __init__(self, shapes: Shapes, graph: Graph, fused: Fused):
-        self.shapes, self.graph, self.fused, self.world = shapes, graph, fused, fused.world
+    def __init__(self, shapes: Shapes, graph: Graph, ops: Ops):
+        self.shapes, self.graph, self.ops, self.world = shapes, graph, ops, ops.world
         self.spans = {name: node.span for node in walk(graph.nodes) for name in definitions(node)}
 
     # -- ops and expressions -----------------------------------------------------------------------------------------
@@ -91,19 +91,19 @@ class _Abstract(Machine):
             item = self.shapes.items.get(component)
             if item is None:
                 return UNKNOWN, (None, *counter)
-            return self.fused.buffer_shape(component, method, item, args), (None, *counter)
+            return self.ops.buffer_shape(component, method, item, args), (None, *counter)
         if UNKNOWN in jax.tree.leaves((args, kwargs, reads)):
             return UNKNOWN, tuple(UNKNOWN for _ in node.writes[:-1]) + counter
-        return self.fused.shape(component, method, reads[:-1] if counter else reads, args, kwargs, counter)
+        return self.ops.shape(component, method, reads[:-1] if counter else reads, args, kwargs, counter)
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
         def evaluate() -> Any:
             if node.out in self.shapes.tabular:
-                return self.fused.scopes.evaluate(node, inputs)
+                return self.ops.scopes.evaluate(node, inputs)
             if UNKNOWN in jax.tree.leaves(inputs):
                 return UNKNOWN
             plain = {name: jax.tree.map(_struct, value) for name, value in inputs.items()}
-            return jax.eval_shape(lambda given: self.fused.scopes.evaluate(node, given), plain)
+            return jax.eval_shape(lambda given: self.ops.scopes.evaluate(node, given), plain)
 
         self.shapes.names[node.out] = found = self.attempt(node, evaluate)
         return found

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from msrl.engines.fused import Fused
+from msrl.engines.library import Ops
 from msrl.engines.ops import op_key, op_keys, strong
 from msrl.engines.reference import metrics_of
 from msrl.engines.shapes import Shapes
@@ -22,16 +22,16 @@ from msrl.ir.interp import Machine, Names, run_nodes
 
 
 class Traced(Machine):
-    def __init__(self, fused: Fused, shapes: Shapes, nodes: tuple[Node, ...], root: jax.Array,
+    def __init__(self, ops: Ops, shapes: Shapes, nodes: tuple[Node, ...], root: jax.Array,
                  tables: dict[str, tuple[Table, Any]]):
-        self.fused, self.shapes, self.tables, self.world = fused, shapes, tables, fused.world
+        self.ops, self.shapes, self.tables, self.world = ops, shapes, tables, ops.world
         self.positions: dict[str, Any] = {}  # loop index → which pass of it this is
         # Made here, outside all loops, as they are the same on every pass.
         self.keys = {
             (call.component, call.method): op_keys(op_key(root, call.component, call.method), op, self.world.shards)
             for call in calls(nodes) if call.component != "metrics"
             and not (call.component in self.world.buffers and call.method == "init")
-            for op in (fused.op(call.component, call.method),)
+            for op in (ops.op(call.component, call.method),)
         }
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
@@ -39,12 +39,12 @@ class Traced(Machine):
         if component == "metrics":
             return None, (self.report(node, args, kwargs, reads),)
         if component in self.world.buffers and method == "init":
-            return None, (self.fused.new_buffer(component, self.shapes.items[component]),)
-        op = self.fused.op(component, method)
+            return None, (self.ops.new_buffer(component, self.shapes.items[component]),)
+        op = self.ops.op(component, method)
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
         keys = self.keys[component, method]
         keys = (jax.vmap(jax.random.fold_in, (0, None)) if keys.ndim else jax.random.fold_in)(keys, count)
-        out, written = self.fused.function(component, method)(keys, states, strong(args), strong(kwargs))
+        out, written = self.ops.fused(component, method)(keys, states, strong(args), strong(kwargs))
         return out, (*written, *((count + 1,) if op.keyed else ()))
 
     def report(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> Any:
@@ -62,7 +62,7 @@ class Traced(Machine):
             return jax.tree.map(lambda column: column[at], entries)
         if node.out in self.shapes.tabular:
             return None  # read by other tabular names only, which are in tables
-        return self.fused.scopes.evaluate(node, inputs)
+        return self.ops.scopes.evaluate(node, inputs)
 
     def for_(self, node: For, names: Names) -> None:
         start, stop, step = (names[b] if isinstance(b, str) else b for b in (node.start, node.stop, node.step))
@@ -141,9 +141,9 @@ def no_metrics(shapes: Shapes) -> dict[str, Any]:
 class Stretch:
     """A block compiled as one program. Called with the names in scope; returns those that are needed after it."""
 
-    def __init__(self, nodes: tuple[Node, ...], outputs: tuple[str, ...], fused: Fused, shapes: Shapes,
+    def __init__(self, nodes: tuple[Node, ...], outputs: tuple[str, ...], ops: Ops, shapes: Shapes,
                  seeds: int | None):
-        self.nodes, self.fused, self.shapes = nodes, fused, shapes
+        self.nodes, self.ops, self.shapes = nodes, ops, shapes
         self.tables = tables_of(nodes, outputs, shapes.tabular)
         tabled = {table.name for table in self.tables}
         inputs = [name for name in free(nodes, outputs) if name not in tabled]
@@ -158,12 +158,12 @@ class Stretch:
 
     def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array) -> tuple:
         names = dict(zip((*self.given, *self.kept), (*given, *kept), strict=True))
-        machine = Traced(self.fused, self.shapes, self.nodes, root, {t.name: (t, e) for t, e in zip(self.tables, tables)})
+        machine = Traced(self.ops, self.shapes, self.nodes, root, {t.name: (t, e) for t, e in zip(self.tables, tables)})
         run_nodes(self.nodes, names, machine)
         return tuple(names[name] for name in self.outputs)
 
     def arguments(self, names: Names, root: jax.Array) -> tuple:
-        tables = tuple(fill(t, self.shapes.tabular, self.fused.scopes, names, {}) for t in self.tables)
+        tables = tuple(fill(t, self.shapes.tabular, self.ops.scopes, names, {}) for t in self.tables)
         return tuple(names[n] for n in self.given), tuple(names[n] for n in self.kept), tables, root
 
     def __call__(self, names: Names, root: jax.Array) -> dict[str, Any]:
@@ -174,8 +174,8 @@ class Chunk:
     """Up to `size` passes of a loop compiled as one program, which says how many it made. With `seeds`, all names and
     the root key have a leading seed dimension."""
 
-    def __init__(self, loop: For | While, size: int, fused: Fused, shapes: Shapes, seeds: int | None):
-        self.loop, self.size, self.fused, self.shapes = loop, size, fused, shapes
+    def __init__(self, loop: For | While, size: int, ops: Ops, shapes: Shapes, seeds: int | None):
+        self.loop, self.size, self.ops, self.shapes = loop, size, ops, shapes
         self.tables = tables_of((loop,), (), shapes.tabular)
         tabled = {table.name for table in self.tables}
         own = {*(carry.phi for carry in loop.carries), *tabled, loop.index if isinstance(loop, For) else None}
@@ -192,7 +192,7 @@ class Chunk:
 
     def program(self, carried: tuple, constants: tuple, tables: tuple, begin: Any, count: Any, root: jax.Array) -> Any:
         names = dict(zip(self.constants, constants, strict=True))
-        machine = Traced(self.fused, self.shapes, (self.loop,), root,
+        machine = Traced(self.ops, self.shapes, (self.loop,), root,
                          {t.name: (t, e) for t, e in zip(self.tables, tables)})
         if isinstance(self.loop, While):
             return machine.bounded_while(self.loop, names, carried, count)
@@ -210,7 +210,7 @@ class Chunk:
             ranges = {loop.index: range(loop.start, loop.stop, loop.step)[begin:begin + count]}  # type: ignore[arg-type]
         filled = []
         for table in self.tables:
-            entries = fill(table, self.shapes.tabular, self.fused.scopes, names, ranges)
+            entries = fill(table, self.shapes.tabular, self.ops.scopes, names, ranges)
             if any(inner.index in ranges for inner in table.loops):
                 entries = jax.tree.map(lambda x: np.pad(x, [(0, self.size - count)] + [(0, 0)] * (x.ndim - 1)), entries)
             filled.append(entries)

@@ -19,8 +19,8 @@ from msrl.api import Config, Env, Trainer
 from msrl.backends.eager import Eager
 from msrl.backends.inline import Inline
 from msrl.engines.evaluation import Episodes, evaluate
-from msrl.engines.fused import Fused
 from msrl.engines.host import traceable
+from msrl.engines.library import Ops
 from msrl.engines.ops import make_world
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
@@ -49,9 +49,9 @@ class Program:
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
         self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own))
-        self.fused = Fused(self.world)
-        self.shapes = find_shapes(self.graph, self.fused)
-        self.traceable = all(traceable(node, self.fused) for node in self.graph.nodes)
+        self.ops = Ops(self.world)
+        self.shapes = find_shapes(self.graph, self.ops)
+        self.traceable = all(traceable(node, self.ops) for node in self.graph.nodes)
         if seeds > 1 and (strict or not self.traceable):
             raise UsageError(
                 f"{seeds} seeds cannot be trained at once here.",
@@ -59,7 +59,7 @@ class Program:
                 instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
         keys = [jax.random.key(seed + number) for number in range(seeds)]
         self.root = jax.numpy.stack(keys) if seeds > 1 else keys[0]
-        self.backend = Inline(self.graph, self.world, self.shapes, self.fused, self.root, strict)
+        self.backend = Inline(self.graph, self.world, self.shapes, self.ops, self.root, strict)
         self.resources: Names = {}
         self.env_steps = 0
         self._lower_seconds = time.perf_counter() - began
@@ -127,12 +127,12 @@ class Program:
 
     def interpret(self) -> tuple[Names, list[dict[str, float]]]:
         """The meaning: the resources and reports that the graph's interpreter gives."""
-        machine = Reference(self.world, self.root)
+        machine = Reference(self.ops, self.root)
         return interpret(self.graph, machine), machine.reports
 
     def eager(self) -> tuple[Names, list[dict[str, float]]]:
         """The same from running `train` as plain Python; set a breakpoint in it."""
-        machine = Reference(self.world, self.root)
+        machine = Reference(self.ops, self.root)
         interaction = Eager(machine)
         self.trainer.train(interaction)
         return interaction.resources, machine.reports
