@@ -12,13 +12,8 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
+from msrl.algorithms import requirements
 from msrl.algorithms.networks import Network, dense, encode
-from msrl.algorithms.requirements import (
-    require_action,
-    require_bounds,
-    require_one_agent,
-    require_vector_observations,
-)
 from msrl.api import Actor, Agent, Box, Config, Learner, LearnerState, Record, Space, Trainer
 from msrl.buffers import Replay
 from msrl.envs.wrappers import ScaleActions
@@ -167,10 +162,10 @@ class SAC(Trainer):
 
     def __init__(self, config, spec):
         super().__init__(config, spec)
-        require_one_agent("SAC", spec)
-        require_vector_observations("SAC", spec)
-        require_action("SAC", spec, Box, others="ppo or dqn")
-        require_bounds("SAC", spec)
+        requirements.require_one_agent("SAC", spec)
+        requirements.require_vector_observations("SAC", spec)
+        requirements.require_action("SAC", spec, Box, others="ppo or dqn")
+        requirements.require_bounds("SAC", spec)
 
     def agent(self):
         space, size = self.spec.observation, self.spec.action.shape[0]
