@@ -1,0 +1,154 @@
+"""Environments by name: an id goes in, an `Env` comes out, whose `spec.id` is the full id and makes the same again.
+
+| id | what it makes |
+|---|---|
+| `jax:CartPole-v1` | a JAX environment of this package: compiled along with the algorithm |
+| `envpool:HalfCheetah-v4` | EnvPool's, in C++ threads on the host |
+| `gymnasium:HalfCheetah-v5` | Gymnasium's, in Python on the host |
+| `pettingzoo:mpe2.simple_spread_v3` | several agents: a module with a `parallel_env()`, in Python on the host |
+| `path/to/file.py:MyEnv` | a class of one's own, a subclass of `msrl.api.Env` whose constructor needs no arguments |
+| `CartPole-v1` | the first that there is of jax, envpool, gymnasium |
+"""
+
+import difflib
+import importlib
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import gymnasium
+
+from msrl.api.env import Env
+from msrl.envs import envpool_env
+from msrl.envs.envpool_env import EnvPoolEnv
+from msrl.envs.gymnasium_env import GymnasiumEnv
+from msrl.envs.pettingzoo_env import PettingZooEnv
+from msrl.errors import EnvError
+
+# id → (module:Class, description). Imported when made, so that a name costs nothing.
+JAX = {
+    "CartPole-v1": ("msrl.envs.cartpole:CartPole", "Balance a pole on a cart; two actions."),
+    "Acrobot-v1": ("msrl.envs.acrobot:Acrobot", "Swing a two-link pendulum above a line; three actions."),
+    "MountainCar-v0": ("msrl.envs.mountain_car:MountainCar", "Rock a weak car up a hill; three actions."),
+    "Pendulum-v1": ("msrl.envs.pendulum:Pendulum", "Swing a pendulum up and hold it; continuous torque."),
+    "simple_spread": ("msrl.envs.simple_spread:SimpleSpread", "Three agents cover three landmarks without colliding."),
+    "simple_tag": ("msrl.envs.simple_tag:SimpleTag", "Slow predators chase faster prey."),
+}
+_LIST = ("msrl.envs.list_envs() lists what is built in, and explains the forms gymnasium:<id>, envpool:<id>, "
+         "pettingzoo:<module> and <path>.py:<Class>.")
+
+
+def make(id: str) -> Env:
+    """The environment called `id`. Its `spec.id` says in full which one was picked."""
+    if ".py:" in id:
+        return _from_file(id)
+    prefix, colon, name = id.partition(":")
+    if not colon:
+        prefix, name = _pick(id), id
+    match prefix:
+        case "jax" if name in JAX:
+            return _jax(name)
+        case "envpool" if not envpool_env.installed() or name in envpool_env.names():
+            return EnvPoolEnv(name)
+        case "pettingzoo":
+            return PettingZooEnv(name)
+        case "gymnasium":
+            try:
+                return GymnasiumEnv(name)
+            except gymnasium.error.UnregisteredEnv as error:
+                raise _unknown(id, name, prefix if colon else "") from error
+        case "jax" | "envpool":
+            raise _unknown(id, name, prefix)
+    raise EnvError(
+        f"{prefix!r} in {id!r} is not a place that environments come from.",
+        why="The prefixes are jax:, gymnasium:, envpool: and pettingzoo:, and a file's name ends in .py:Class.",
+        instead=_LIST,
+    )
+
+
+def list_envs() -> list[tuple[str, str]]:
+    """(id, one line about it) of the built-in environments, then of each form that an id can have."""
+    return [(name, about) for name, (_, about) in JAX.items()] + [
+        ("gymnasium:<id>", "Any id of gymnasium.registry, as gymnasium:HalfCheetah-v5; module:Env-v0 imports first."),
+        ("envpool:<id>", "Any id of envpool.list_all_envs(), as envpool:HalfCheetah-v4. pip install 'msrl[envpool]'"),
+        ("pettingzoo:<module>", "A module with parallel_env(), as pettingzoo:mpe2.simple_spread_v3. "
+                                "pip install 'msrl[marl]'"),
+        ("<path>.py:<Class>", "Your own subclass of msrl.api.Env, as envs/maze.py:Maze."),
+    ]
+
+
+def _pick(id: str) -> str:
+    """Where a bare id comes from: whichever is fastest and has it."""
+    if id in JAX:
+        return "jax"
+    return "envpool" if id in envpool_env.names() else "gymnasium"
+
+
+def _jax(name: str) -> Env:
+    module, _, cls = JAX[name][0].partition(":")
+    return _named(getattr(importlib.import_module(module), cls)(), f"jax:{name}")
+
+
+def _from_file(id: str) -> Env:
+    path, _, cls = id.rpartition(":")
+    file = Path(path)
+    if not file.is_file():
+        raise EnvError(f"There is no file {path!r}, in which {id!r} would be.", why=f"Looked in {Path.cwd()}.",
+                       instead="Write path/to/file.py:Class, with a path that exists from here.")
+    # In sys.modules, because dataclasses and pickle look a class's module up there.
+    name = f"msrl_user_env_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    found = getattr(module, cls, None)
+    if not (isinstance(found, type) and issubclass(found, Env)):
+        own = [key for key, value in vars(module).items()
+               if isinstance(value, type) and issubclass(value, Env) and value.__module__ == name]
+        raise EnvError(
+            f"{path} has no environment {cls!r}.",
+            why="An environment is a subclass of msrl.api.Env.",
+            instead=f"Those in the file: {', '.join(own)}." if own else "Write one: see msrl/api/env.py.",
+        )
+    return _named(found(), id)
+
+
+def _named(env: Env, id: str) -> Env:
+    """The environment under the id that makes it again."""
+    try:
+        object.__setattr__(env, "spec", replace(env.spec, id=id))  # which frozen dataclasses allow, too
+    except AttributeError as error:
+        raise EnvError(
+            f"The spec of {id} cannot be set.",
+            why="It is a property without a setter, and make writes the environment's full id into it.",
+            instead="Set self.spec in the constructor, or use functools.cached_property.",
+        ) from error
+    return env
+
+
+def _nearest(name: str, names: list[str]) -> list[str]:
+    """The three most alike. Versions count only among equals, or every -v1 would resemble every other."""
+
+    def alike(a: str, b: str) -> float:
+        return difflib.SequenceMatcher(None, a.lower(), b.lower()).ratio()
+
+    def bare(each: str) -> str:
+        return each.rpartition("/")[2].partition("-v")[0]
+
+    scored = [(alike(bare(name), bare(each)), alike(name, each), each) for each in dict.fromkeys(names)]
+    return [each for likeness, _, each in sorted(scored, reverse=True)[:3] if likeness > 0.6]
+
+
+def _unknown(id: str, name: str, prefix: str) -> EnvError:
+    """The error for a name that nothing has, with the nearest names of its prefix, or of all where it is bare."""
+    known = {"jax": list(JAX), "gymnasium": list(gymnasium.registry), "envpool": envpool_env.names()}
+    names = known[prefix] if prefix else [each for names in known.values() for each in names]
+    near = [f"{prefix}:{each}" if prefix else each for each in _nearest(name, names)]
+    why = f"The nearest that are known: {', '.join(near)}." if near else "No known id resembles it."
+    if not envpool_env.installed():
+        why += " EnvPool is not installed; with pip install 'msrl[envpool]' its ids are known too."
+    return EnvError(f"There is no environment {id!r}.", why=why, instead=_LIST)
+
+
+__all__ = ["JAX", "list_envs", "make"]

@@ -1,0 +1,74 @@
+"""Runs `Trainer.train` as the plain Python it is, with the reference machine behind the interaction API.
+
+This is what one steps through in a debugger. It gives the same numbers as the interpreter, to the bit.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from msrl.api import Interaction, Record, Step
+from msrl.engines.reference import Reference
+from msrl.ir.interactions import INTERACTIONS
+
+
+class Eager(Interaction):
+    def __init__(self, machine: Reference):
+        self.machine = machine
+        self.resources: dict[str, Any] = {}
+        world = machine.world
+        self._init("env", "$env")
+        self._init("learner", "$learner", "$weights")
+        self._init("metrics", "$metrics")
+        for name in (*world.buffers, *world.own):
+            self._init(name, f"${name}")
+
+    def _init(self, component: str, *writes: str) -> None:
+        _, written = self.machine.apply(component, "init", (), {}, ())
+        self.resources.update(zip(writes, written, strict=True))
+
+    def _run(self, interaction: str, component: str, method: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+        entry = INTERACTIONS[interaction]
+        names = {"buffer": component, "component": component}
+        counter = [f"#{component}.{method}"] if entry.keyed else []
+        reads = [resource.format(**names) for resource in entry.reads] + counter
+        writes = [resource.format(**names) for resource in entry.writes] + counter
+        given = tuple(self.resources.get(resource, 0) for resource in reads)
+        out, written = self.machine.apply(component, method, args, kwargs, given)
+        self.resources.update(zip(writes, written, strict=True))
+        return out
+
+    def env_reset(self) -> Any:
+        return self._run("env_reset", "env", "reset", (), {})
+
+    def env_step(self, action: Any) -> Step:
+        return self._run("env_step", "env", "step", (action,), {})
+
+    def agent_act(self, obs: Any, *extra: Any) -> Any:
+        return self._run("agent_act", "actor", "act", (obs, *extra), {})
+
+    def agent_learn(self, batch: Any, *extra: Any) -> Any:
+        return self._run("agent_learn", "learner", "learn", (batch, *extra), {})
+
+    def replay_buffer_insert(self, buffer: str | None = None, /, **fields: Any) -> None:
+        self._run("replay_buffer_insert", self._buffer(buffer), "insert", (), fields)
+
+    def replay_buffer_sample(self, buffer: str | None = None, /) -> Record:
+        return self._run("replay_buffer_sample", self._buffer(buffer), "sample", (), {})
+
+    def call(self, component: str, method: str, /, *args: Any) -> Any:
+        return self._run("call", component, method, args, {})
+
+    def report(self, metrics: Any = None, /, **named: Any) -> None:
+        self._run("report", "metrics", "report", () if metrics is None else (metrics,), named)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        yield
+
+    def _buffer(self, name: str | None) -> str:
+        return name if name is not None else next(iter(self.machine.world.buffers))

@@ -1,0 +1,150 @@
+"""The inline backend: one thread steps the program, in a fixed order.
+
+`run` is a generator: it yields the live resources at points where the host may look (between chunks of a top-level
+loop) and must not be resumed before the looker is done, as the next chunk overwrites them in place.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from msrl.engines.fused import Fused
+from msrl.engines.host import HostEngine, traceable
+from msrl.engines.ops import World, strong
+from msrl.engines.reference import Reference
+from msrl.engines.shapes import Shapes
+from msrl.engines.xla import Chunk, no_metrics, zeros
+from msrl.ir.graph import For, Graph, While, base, free, is_resource, nexts
+from msrl.ir.interp import Names
+
+LOOKS = 200  # how often a loop of known length lets the host look, at most
+
+
+class Inline:
+    """`seeds` is None for one run; else `root` is an array of keys, and all runs go through one program."""
+
+    def __init__(self, graph: Graph, world: World, shapes: Shapes, fused: Fused, root: jax.Array, strict: bool):
+        self.graph, self.world, self.shapes, self.fused, self.root, self.strict = graph, world, shapes, fused, root, strict
+        self.seeds = root.shape[0] if root.ndim else None
+        self.engine = Reference(world, root) if strict else HostEngine(fused, shapes, root)
+        self.compile_seconds = 0.0
+
+    def run(self) -> Iterator[Names]:
+        names: Names = {}
+        pending: list[Any] = []
+        for at, node in enumerate(self.graph.nodes):
+            if isinstance(node, (For, While)):
+                self.before(tuple(pending), names, self.graph.nodes[at:])
+                pending = []
+                yield from self.loop(node, names)
+            else:
+                pending.append(node)
+        self.before(tuple(pending), names, ())
+        yield {base(result): names[result] for result in self.graph.results}
+
+    def before(self, nodes: tuple, names: Names, rest: tuple) -> None:
+        """Runs what stands between top-level loops."""
+        began = time.perf_counter()
+        self.engine.block(nodes, names, tuple(free(rest, self.graph.results)))
+        self.compile_seconds += time.perf_counter() - began
+
+    def loop(self, node: For | While, names: Names) -> Iterator[Names]:
+        if not self.strict and traceable(node, self.fused):
+            yield from self.compiled(node, names)
+        else:
+            yield from self.stepped(node, names)
+
+    def stepped(self, node: For | While, names: Names) -> Iterator[Names]:
+        """Pass by pass on the host."""
+        carried = {carry.phi: names[carry.init] for carry in node.carries if carry.phi and carry.init}
+        passes = self.passes(node, names, carried)
+        size = chunk_size(len(passes)) if isinstance(passes, range) else 1
+        here: Names = {}
+        for number, index in enumerate(passes, 1):
+            here = {**names, **carried, **({node.index: index} if isinstance(node, For) else {})}
+            self.engine.block(node.body, here, nexts(node))
+            carried.update({carry.phi: here[carry.next] for carry in node.carries if carry.phi})
+            if number % size == 0:
+                yield self.look(node, names, carried)
+                carried.update({carry.phi: self.fresh_metrics(carry.phi, carried) for carry in node.carries
+                                if carry.phi and base(carry.phi) == "$metrics"})
+        for carry in node.carries:
+            names[carry.out] = carried[carry.phi] if carry.phi else here[carry.next]
+
+    def passes(self, node: For | While, names: Names, carried: Names) -> Any:
+        if isinstance(node, For):
+            return range(*(int(names[b]) if isinstance(b, str) else b for b in (node.start, node.stop, node.step)))
+
+        def going() -> Iterator[None]:
+            while True:
+                here = {**names, **carried}
+                self.engine.block(node.test, here, (node.condition,))
+                if not bool(here[node.condition]):
+                    return
+                yield None
+        return going()
+
+    def compiled(self, node: For | While, names: Names) -> Iterator[Names]:
+        """Chunk by chunk in one compiled program."""
+        total = None
+        if isinstance(node, For):
+            total = len(self.passes(node, names, {}))
+        chunk = Chunk(node, chunk_size(total) if total else 1, self.fused, self.shapes, self.seeds)
+        carried = tuple(self.enter(names[c.init], c.init) if c.init else self.blank(c.out) for c in node.carries)
+        run, done = None, 0
+        while total is None or done < total:
+            count = chunk.size if total is None else min(chunk.size, total - done)
+            arguments = chunk.arguments(carried, self.wide(names, chunk.constants), done, count, self.root)
+            if run is None:
+                began = time.perf_counter()
+                run = chunk.run.lower(*arguments).compile()
+                self.compile_seconds += time.perf_counter() - began
+            began = time.perf_counter()
+            carried, went = run(*arguments)
+            went = int(np.max(went))
+            done += went
+            if total is None and went < count:
+                break
+            phis = {c.phi or c.out: value for c, value in zip(node.carries, carried, strict=True)}
+            yield self.look(node, names, phis)
+            carried = tuple(self.fresh_metrics(c.out, phis) if base(c.out) == "$metrics" else value
+                            for c, value in zip(node.carries, carried, strict=True))
+        names.update(zip((c.out for c in node.carries), carried, strict=True))
+
+    # -- values on their way into a compiled loop ------------------------------------------------------------------
+
+    def enter(self, value: Any, name: str) -> Any:
+        """A carry's first value. The loop will write over it, so what others may still read is copied."""
+        value = jax.tree.map(self.widen, strong(value))
+        return value if is_resource(name) else jax.tree.map(jnp.array, value)
+
+    def blank(self, name: str) -> Any:
+        return jax.tree.map(lambda x: self.widen(x, always=True), zeros(self.shapes.names[name]))
+
+    def widen(self, x: Any, always: bool = False) -> Any:
+        """A host value once per seed, if there are several."""
+        host = always or isinstance(x, (bool, int, float, np.generic))
+        return np.broadcast_to(strong(x), (self.seeds, *np.shape(x))) if self.seeds and host else x
+
+    def wide(self, names: Names, wanted: tuple[str, ...]) -> Names:
+        return {**names, **{name: jax.tree.map(self.widen, names[name]) for name in wanted}} if self.seeds else names
+
+    def fresh_metrics(self, name: str, carried: Names) -> Any:
+        """Metrics start from zero after each look."""
+        if self.strict:
+            return carried[name]
+        return jax.tree.map(lambda x: self.widen(x, always=True), no_metrics(self.shapes))
+
+    def look(self, node: For | While, names: Names, carried: Names) -> Names:
+        """All resources as they are now."""
+        live = {base(name): value for name, value in names.items() if is_resource(name)}
+        live.update({base(name): value for name, value in carried.items() if name and is_resource(name)})
+        return live
+
+
+def chunk_size(passes: int) -> int:
+    return max(1, -(-passes // LOOKS))

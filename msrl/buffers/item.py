@@ -1,0 +1,81 @@
+"""What a buffer accepts: one record of B environments, of the same fields, shapes and dtypes every time.
+
+In: the record that `init` or `insert` was given. Out: its B and its leaves' shapes, or a TypeCheckError that names the
+field. Always: dtypes are compared as JAX holds them, so a float64 of NumPy's is the float32 that it becomes.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from msrl.api import Record
+from msrl.errors import TypeCheckError, UsageError
+
+WHERE = ("auto", "device", "host")
+
+
+def check_options(name: str, where: str, **at_least_one: int) -> None:
+    """The options that every buffer has: where it lives, and counts that start at 1."""
+    if where not in WHERE:
+        raise UsageError(f"{name}: where={where!r} is not a place for a buffer.",
+                         instead='Use where="auto", where="device" or where="host".')
+    for option, value in at_least_one.items():
+        if value < 1:
+            raise UsageError(f"{name}: {option}={value} leaves nothing to store or to sample.",
+                             instead=f"Use {option}=1 or more.")
+
+
+def aval(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Shape and dtype of an array, a tracer or a ShapeDtypeStruct."""
+    dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+    return jax.ShapeDtypeStruct(np.shape(leaf), jax.dtypes.canonicalize_dtype(dtype))
+
+
+def show(leaf: jax.ShapeDtypeStruct) -> str:
+    return f"{leaf.dtype.name}[{', '.join(map(str, leaf.shape))}]"
+
+
+def check_first(name: str, item: Record) -> tuple[Record, int]:
+    """The record that a buffer is made for: (its shapes, B)."""
+    shapes = jax.tree.map(aval, item)
+    leaves = named_leaves(shapes)
+    if not leaves:
+        raise TypeCheckError(f"{name} is given a record without arrays.",
+                             why="There would be nothing to store.",
+                             instead="Insert at least one field: replay_buffer_insert(obs=obs, ...).")
+    first_field, first = leaves[0]
+    for field, leaf in leaves:
+        if not leaf.shape or leaf.shape[0] != first.shape[0]:
+            raise TypeCheckError(
+                f"{name}: field {field} is {show(leaf)}, and field {first_field} is {show(first)}.",
+                why="The first dimension of every field is the number of environments, and has to be the same.",
+                instead=f"Give {field} one entry per environment.")
+    return shapes, first.shape[0]
+
+
+def check_next(name: str, expected: Record, item: Record) -> None:
+    """Raises unless `item` has the fields and shapes of `expected` (shapes, as `check_first` gave them)."""
+    found_leaves, found_tree = jax.tree.flatten(item)
+    expected_leaves, expected_tree = jax.tree.flatten(expected)
+    if found_tree != expected_tree:
+        raise TypeCheckError(
+            f"{name} is given other fields than it was made for.\n"
+            f"  made for: {', '.join(field for field, _ in named_leaves(expected))}\n"
+            f"  given:    {', '.join(field for field, _ in named_leaves(item))}",
+            why="One buffer holds records of one kind.",
+            instead="Insert the same fields everywhere, or use a second buffer.")
+    for i, (before, leaf) in enumerate(zip(expected_leaves, found_leaves)):
+        now = aval(leaf)
+        if (now.shape, now.dtype) != (before.shape, before.dtype):
+            raise TypeCheckError(
+                f"{name}: field {named_leaves(expected)[i][0]} was {show(before)} when the buffer was made, "
+                f"and is {show(now)} now.",
+                why="A buffer's arrays are laid out once, for one shape and dtype per field.",
+                instead="Insert the same shapes everywhere, or use a second buffer.")
+
+
+def named_leaves(tree: Any) -> list[tuple[str, Any]]:
+    """(name, leaf) pairs: `obs`, or `obs['image']` inside a field that is itself a tree."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [(jax.tree_util.keystr(path).lstrip("."), leaf) for path, leaf in paths]

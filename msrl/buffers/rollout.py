@@ -1,0 +1,82 @@
+"""On-policy rollouts: `length` steps of B environments, handed over whole.
+
+In: one record of B environments per insert. Out: all of them, leaves (length, B, ...), row t being the t-th insert
+since the last sample. Always: a sample empties the store.
+
+The store is a ring: insert number `length` overwrites row 0. A loop that inserts exactly `length` records between two
+samples sees them in the order of time. Anything else is an error on the host; on the device, where a compiled program
+cannot raise, a row not written since the last sample holds what it held before, and one written twice the newer record.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from msrl.api import Buffer, Record
+from msrl.buffers import item as items
+from msrl.errors import RunError
+
+
+@struct.dataclass
+class RolloutState:
+    store: Record  # leaves (T, B, ...)
+    position: Any  # () int32: inserts since the last sample
+
+
+@dataclass(frozen=True)
+class Rollout(Buffer):
+    length: int
+    """T, the steps per sample."""
+    where: Literal["auto", "device", "host"] = "auto"
+    """Where the environment is, unless told otherwise."""
+
+    home = "actor"
+
+    def __post_init__(self):
+        items.check_options("Rollout", self.where, length=self.length)
+
+    @property
+    def traceable(self) -> bool:
+        return self.where != "host"
+
+    def for_env(self, traceable: bool) -> "Rollout":
+        return replace(self, where="device" if traceable else "host") if self.where == "auto" else self
+
+    def init(self, item: Record) -> RolloutState:
+        shapes, _ = items.check_first("Rollout", item)
+        xp = jnp if self.traceable else np
+        return RolloutState(store=jax.tree.map(lambda x: xp.zeros((self.length, *x.shape), x.dtype), shapes),
+                            position=xp.zeros((), np.int32))
+
+    def insert(self, state: RolloutState, item: Record) -> RolloutState:
+        expected = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.store)
+        items.check_next("Rollout", expected, item)
+        row = state.position % self.length
+
+        if self.traceable:
+            def put(x, new):
+                return jax.lax.dynamic_update_index_in_dim(x, jnp.asarray(new, x.dtype), row, axis=0)
+
+            return RolloutState(jax.tree.map(put, state.store, item), state.position + 1)
+
+        def put_in_place(x, new):
+            x[row] = new
+
+        jax.tree.map(put_in_place, state.store, item)
+        state.position[...] += 1
+        return state
+
+    def sample(self, state: RolloutState, key: jax.Array) -> tuple[RolloutState, Record]:
+        if self.traceable:
+            return state.replace(position=jnp.zeros_like(state.position)), state.store
+        if state.position != self.length:
+            raise RunError(f"Rollout of length {self.length} is sampled after {state.position} inserts.",
+                           why="A rollout is handed over whole, one row per insert since the last sample.",
+                           instead=f"Insert exactly {self.length} records before each sample, or change the length.")
+        state.position[...] = 0
+        # A copy, because the next inserts write into these arrays while the learner may still be reading.
+        return state, jax.tree.map(np.copy, state.store)

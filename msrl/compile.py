@@ -1,0 +1,175 @@
+"""The whole pipeline as one function of named steps: load, wrap, lower, find shapes; then run.
+
+`compile` turns an algorithm and an environment into a `Program`. Iterating over `Program.run()` trains it and lets the
+caller look between chunks: log, evaluate, save, or stop.
+"""
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from msrl import algorithms, envs
+from msrl.api import Config, Env, Trainer
+from msrl.backends.eager import Eager
+from msrl.backends.inline import Inline
+from msrl.engines.evaluation import Episodes, evaluate
+from msrl.engines.fused import Fused
+from msrl.engines.host import traceable
+from msrl.engines.ops import make_world
+from msrl.engines.reference import Reference
+from msrl.engines.shapes import find_shapes
+from msrl.envs.wrappers import EpisodeStats, stats
+from msrl.errors import UsageError
+from msrl.frontend.lower import lower
+from msrl.ir.interp import Names, interpret
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a run says of itself between two chunks. With several seeds, numbers are means over them."""
+
+    env_steps: int
+    metrics: dict[str, float]  # means over the reports since the last update
+    episodes: int  # finished since the last update
+    episode_return: float | None  # their mean
+    episode_length: float | None
+
+
+class Program:
+    """A compiled trainer. Run it once; `resources` are those of the last look (weights, environment states, ...)."""
+
+    def __init__(self, trainer: Trainer, env: Env, *, seed: int, seeds: int, strict: bool):
+        began = time.perf_counter()
+        self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
+        self.world = make_world(trainer, env)
+        self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own))
+        self.fused = Fused(self.world)
+        self.shapes = find_shapes(self.graph, self.fused)
+        self.traceable = all(traceable(node, self.fused) for node in self.graph.nodes)
+        if seeds > 1 and (strict or not self.traceable):
+            raise UsageError(
+                f"{seeds} seeds cannot be trained at once here.",
+                why="They share one compiled program, which strict mode and environments on the host do not have.",
+                instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
+        keys = [jax.random.key(seed + number) for number in range(seeds)]
+        self.root = jax.numpy.stack(keys) if seeds > 1 else keys[0]
+        self.backend = Inline(self.graph, self.world, self.shapes, self.fused, self.root, strict)
+        self.resources: Names = {}
+        self.env_steps = 0
+        self._lower_seconds = time.perf_counter() - began
+
+    @property
+    def compile_seconds(self) -> float:
+        return self._lower_seconds + self.backend.compile_seconds
+
+    def run(self) -> Iterator[Update]:
+        seen = np.zeros(3)
+        for self.resources in self.backend.run():
+            totals = self._totals()
+            episodes, returns, lengths = totals - seen
+            seen = totals
+            self.env_steps = int(np.max(self.resources.get("#env.step", 0))) * self.world.config.num_envs
+            yield Update(self.env_steps, self._metrics(), int(episodes),
+                         float(returns / episodes) if episodes else None,
+                         float(lengths / episodes) if episodes else None)
+
+    def _totals(self) -> np.ndarray:
+        """Finished episodes, their returns and lengths, since the start and over all shards and seeds."""
+        states = self.resources["$env"]
+        found = [stats(state) for state in (states if isinstance(states, tuple) else (states,))]
+        return np.array([sum(np.sum(np.asarray(getattr(s, name), np.float64)) for s in found)
+                         for name in ("episodes", "return_sum", "length_sum")])
+
+    def _metrics(self) -> dict[str, float]:
+        if self.strict:
+            machine = self.backend.engine
+            assert isinstance(machine, Reference)
+            rows, machine.reports = machine.reports, []
+            return {name: float(np.mean([row[name] for row in rows if name in row]))
+                    for name in dict.fromkeys(name for row in rows for name in row)}
+        found: dict[str, float] = {}
+        for total, count in (self.resources.get("$metrics") or {}).values():
+            if np.sum(count):
+                found.update({name: float(np.sum(np.asarray(value, np.float64)) / np.sum(count))
+                              for name, value in total.items()})
+        return found
+
+    def env_states(self) -> list[list[Any]]:
+        """Per seed, the environment's state of each shard."""
+        states = self.resources["$env"]
+        if isinstance(states, tuple):
+            return [list(states)]
+        per_seed = _unstack(states, self.seeds) if self.seeds > 1 else [states]
+        return [_unstack(one, self.world.shards) if self.world.shards > 1 else [one] for one in per_seed]
+
+    def per_seed(self, resource: str) -> list[Any]:
+        value = self.resources[resource]
+        return _unstack(value, self.seeds) if self.seeds > 1 else [value]
+
+    def evaluate(self, episodes: int = 100) -> list[Episodes]:
+        """Plays the newest weights of each seed, in environments of their own."""
+        found = []
+        for number, (weights, states) in enumerate(zip(self.per_seed("$weights"), self.env_states(), strict=True)):
+            env = self.env.frozen(states)
+            key = jax.random.fold_in(jax.random.key(self.seed + number), 0x7E57)  # a stream apart from training
+            found.append(evaluate(env, self.world.agent.actor, weights, key, episodes))
+        return found
+
+    def params(self) -> list[Any]:
+        """The learner's parameters, per seed."""
+        return [state.params for state in self.per_seed("$learner")]
+
+    def interpret(self) -> tuple[Names, list[dict[str, float]]]:
+        """The meaning: the resources and reports that the graph's interpreter gives."""
+        machine = Reference(self.world, self.root)
+        return interpret(self.graph, machine), machine.reports
+
+    def eager(self) -> tuple[Names, list[dict[str, float]]]:
+        """The same from running `train` as plain Python; set a breakpoint in it."""
+        machine = Reference(self.world, self.root)
+        interaction = Eager(machine)
+        self.trainer.train(interaction)
+        return interaction.resources, machine.reports
+
+
+def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
+            config: Config | None = None, **fields: Any) -> Program:
+    """Compiles an algorithm for an environment. `fields` override the configuration's defaults."""
+    cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
+    settings = dataclasses.replace(config or cls.Config(), **check_fields(cls, fields))
+    base = envs.make(env) if isinstance(env, str) else env
+    wrapped = cls.wrap(EpisodeStats(base), settings)
+    return Program(cls(settings, wrapped.spec), wrapped, seed=seed, seeds=seeds, strict=strict)
+
+
+def check_fields(cls: type[Trainer], fields: dict[str, Any]) -> dict[str, Any]:
+    known = [field.name for field in dataclasses.fields(cls.Config)]
+    for name in fields:
+        if name not in known:
+            raise UsageError(f"{cls.__name__} has no setting {name!r}.", why=f"It has {', '.join(known)}.",
+                             instead="Use one of these.")
+    return fields
+
+
+def weights_sha256(params: Any) -> str:
+    """Over the parameters' raw bytes, in the order of their paths, with path, dtype and shape."""
+    digest = hashlib.sha256()
+    for path, leaf in sorted(((jax.tree_util.keystr(p), x) for p, x in
+                              jax.tree_util.tree_flatten_with_path(params)[0]), key=lambda item: item[0]):
+        array = np.ascontiguousarray(leaf)
+        digest.update(f"{path} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _unstack(tree: Any, count: int) -> list[Any]:
+    return [jax.tree.map(lambda x: x[number], tree) for number in range(count)]
+
+
+__all__ = ["Program", "Update", "compile", "weights_sha256"]

@@ -1,0 +1,79 @@
+"""Ops on whole values, all shards at once: as traced functions, and as shapes."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from msrl.api import Record
+from msrl.engines.ops import Op, World, divided, fuse, make_op
+from msrl.engines.scopes import Scopes
+
+
+class Fused:
+    """One per world. Functions are cached, so that JAX traces each op once for shapes and for the program alike."""
+
+    def __init__(self, world: World):
+        self.world = world
+        self.scopes = Scopes(world.trainer)
+        self.op: Callable[[str, str], Op] = cache(lambda component, method: make_op(world, component, method))
+        self.function = cache(lambda component, method: fuse(
+            self.op(component, method), world.shards, world.config.num_envs))
+
+    def keys_shape(self, op: Op) -> jax.ShapeDtypeStruct:
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        many = (self.world.shards,) if op.sharded and self.world.shards > 1 else ()
+        return jax.ShapeDtypeStruct(many, key.dtype)
+
+    def shape(self, component: str, method: str, states: tuple, args: tuple, kwargs: dict, counter: tuple):
+        """(value, resources written) of an op, abstractly."""
+        op = self.op(component, method)
+        if op.traceable:
+            out, written = jax.eval_shape(self.function(component, method), self.keys_shape(op), states, args, kwargs)
+        else:
+            out, written = self.host_shape(component, method, args), states or (None,)
+        return out, (*written, *counter)
+
+    def host_shape(self, component: str, method: str, args: tuple) -> Any:
+        num_envs = self.world.config.num_envs
+        match component, method:
+            case _, "init":
+                return None
+            case "env", "reset":
+                return self.world.env.obs_shape(num_envs)
+            case "env", "step":
+                return self.world.env.step_shape(num_envs)
+        return self.world.own[component].output_shape(method, *args)
+
+    def shard_item(self, item: Record, component: str) -> Record:
+        """One shard's part of a buffer's item."""
+        world = self.world
+        if not world.sharded(component) or world.shards == 1:
+            return item
+
+        def part(x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+            mine = divided(x, world.config.num_envs)
+            return jax.ShapeDtypeStruct((world.envs_per_shard, *x.shape[1:]), x.dtype) if mine else x
+
+        return jax.tree.map(part, item)
+
+    def new_buffer(self, component: str, item: Record) -> Any:
+        """An empty store for all shards: stacked if traceable, a tuple of shards' stores on the host."""
+        buffer, shards = self.world.buffers[component], self.world.shards
+        part = self.shard_item(item, component)
+        if not self.world.sharded(component):
+            return buffer.init(part)
+        if not buffer.traceable:
+            return tuple(buffer.init(part) for _ in range(shards))
+        state = buffer.init(part)
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (shards, *x.shape)), state) if shards > 1 else state
+
+    def buffer_shape(self, component: str, method: str, item: Record, args: tuple) -> Any:
+        buffer = self.world.buffers[component]
+        if not buffer.traceable:
+            return buffer.output_shape(method, item)
+        op = self.op(component, method)
+        state = jax.eval_shape(lambda: self.new_buffer(component, item))
+        return jax.eval_shape(self.function(component, method), self.keys_shape(op), (state,), args, {})[0]

@@ -1,0 +1,115 @@
+"""The host engine: Python around compiled stretches.
+
+A block is divided into parts. Consecutive traceable nodes are one `Stretch`, compiled on first use; ops of components
+that live on the host run as Python, once per shard. Expressions of loop indices, and mere selections (`act.action`,
+`step.obs`) of what is already at hand, are not worth a compiled call and are taken by Python.
+"""
+
+import ast
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+
+from msrl.engines.fused import Fused
+from msrl.engines.ops import strong
+from msrl.engines.reference import Reference
+from msrl.engines.shapes import Shapes
+from msrl.engines.xla import Stretch
+from msrl.ir.graph import Call, Node, Pure, definitions, free, is_resource, uses, walk
+from msrl.ir.interp import Host, Names, run_nodes
+
+
+class HostEngine(Host):
+    def __init__(self, fused: Fused, shapes: Shapes, root: jax.Array):
+        self.fused, self.shapes, self.root, self.world = fused, shapes, root, fused.world
+        self.reference = Reference(fused.world, root)
+        self.seeds = root.shape[0] if root.ndim else None
+        self._parts: dict[int, list[Stretch | Node]] = {}
+
+    def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
+        return self.reference.apply(node.component, node.method, args, kwargs, reads)
+
+    def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
+        value = self.fused.scopes.evaluate(node, inputs)
+        # A counter is a 32-bit number from the start, or the first call of a stretch would compile it twice.
+        return np.int32(value) if is_resource(node.out) else value
+
+    def block(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...]) -> None:
+        for part in self.parts(nodes, tail):
+            if isinstance(part, Stretch):
+                names.update(part(self.wide(names, part.inputs), self.root))
+            else:
+                run_nodes((part,), names, self)
+
+    def wide(self, names: Names, inputs: tuple[str, ...]) -> Names:
+        """With several seeds, host numbers once per seed."""
+        if not self.seeds:
+            return names
+        return {**names, **{name: jax.tree.map(self.widen, names[name]) for name in inputs}}
+
+    def widen(self, x: Any) -> Any:
+        host = isinstance(x, (bool, int, float, np.generic))
+        return np.broadcast_to(strong(x), (self.seeds, *np.shape(x))) if host and self.seeds else x
+
+    def parts(self, nodes: tuple[Node, ...], tail: tuple[str, ...]) -> list["Stretch | Node"]:
+        if id(nodes) not in self._parts:
+            self._parts[id(nodes)] = self.divide(nodes, tail)
+        return self._parts[id(nodes)]
+
+    def divide(self, nodes: tuple[Node, ...], tail: tuple[str, ...]) -> list["Stretch | Node"]:
+        order: list[tuple[bool, list[Node]]] = []  # (compiled?, nodes)
+        stretch: list[Node] = []
+        made: set[str] = set()
+
+        def close() -> None:
+            nonlocal stretch
+            rest: list[Node] = []
+            while stretch and isinstance(stretch[-1], Pure) and is_selection(stretch[-1]):
+                rest.insert(0, stretch.pop())
+            if stretch:
+                order.append((True, stretch))
+            order.extend((False, [node]) for node in rest)
+            stretch = []
+            made.clear()
+
+        for node in nodes:
+            if isinstance(node, Pure) and node.out in self.shapes.tabular:
+                order.append((False, [node]))
+            elif isinstance(node, Pure) and is_selection(node) and not any(name in made for name in uses(node)):
+                order.append((False, [node]))  # before the open stretch: what it reads is there already
+            elif traceable(node, self.fused):
+                stretch.append(node)
+                made.update(definitions(node))
+            else:
+                close()
+                order.append((False, [node]))
+        close()
+        parts: list[Stretch | Node] = []
+        for at, (compiled, members) in enumerate(order):
+            if compiled:
+                later = free(tuple(n for _, group in order[at + 1:] for n in group), tail)
+                outputs = tuple(n for member in members for n in definitions(member) if n in later)
+                parts.append(Stretch(tuple(members), outputs, self.fused, self.shapes, self.seeds))
+            else:
+                parts.extend(members)
+        return parts
+
+
+def traceable(node: Node, fused: Fused) -> bool:
+    """Can the node be part of a compiled program?"""
+    return all(fused.world.traceable(inner.component) for inner in walk((node,)) if isinstance(inner, Call))
+
+
+def is_selection(node: Pure) -> bool:
+    """Attributes, constant indices and tuples of names: no arithmetic."""
+    return _selects(node.expr)
+
+
+@cache
+def _selects(expr: str) -> bool:
+    allowed = (ast.Expression, ast.Name, ast.Attribute, ast.Tuple, ast.Load, ast.Subscript, ast.Constant)
+    tree = ast.parse(expr, mode="eval")
+    # Indexing an array is work; `pair[0]` of a tuple is not, and stands for unpacking.
+    return all(isinstance(node, allowed) for node in ast.walk(tree)) and not isinstance(tree.body, ast.Constant)

@@ -1,0 +1,31 @@
+"""Evaluates a graph's pure expressions with the names that the user's method sees."""
+
+import inspect
+from functools import cache
+from types import CodeType
+from typing import Any
+
+from msrl.ir.graph import Pure
+
+
+class Scopes:
+    """Expressions are compiled once, and evaluated with their method's globals, `self` and the values given."""
+
+    def __init__(self, trainer: Any):
+        self.trainer = trainer
+        self._globals = cache(self._make_globals)
+
+    def evaluate(self, node: Pure, inputs: dict[str, Any]) -> Any:
+        # One namespace for all names: what is inside a comprehension or a lambda sees globals only.
+        return eval(_code(node.expr), {**self._globals(node.scope), **inputs})
+
+    def _make_globals(self, scope: str) -> dict[str, Any]:
+        raw = inspect.getattr_static(type(self.trainer), scope)
+        function = inspect.unwrap(getattr(raw, "__func__", raw))
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        return {**function.__globals__, **{name: cell.cell_contents for name, cell in cells}, "self": self.trainer}
+
+
+@cache
+def _code(expr: str) -> CodeType:
+    return compile(expr, "<loop expression>", "eval")

@@ -1,0 +1,223 @@
+"""Works out the shape of every name before anything runs, and refuses what cannot be compiled.
+
+In: a graph and a world. Out: `Shapes`: the abstract value of every name, the item that each buffer holds, the metrics of
+every report. Each loop is run once, abstractly. A value that changes shape or dtype from one pass to the next, or
+between two branches, is an error that shows both lines.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from msrl.api import Record
+from msrl.engines.fused import Fused
+from msrl.engines.ops import strong
+from msrl.engines.reference import metrics_of
+from msrl.engines.tables import Tabular, find_tabular
+from msrl.errors import MsrlError, TypeCheckError
+from msrl.ir.graph import Call, For, Graph, If, Pure, While, base, definitions, is_resource, walk
+from msrl.ir.interp import Machine, Names, run_nodes
+
+DOCS = "docs/loop-language.md"
+
+
+class Unknown:
+    """The value of an op that reads a buffer whose contents have not been seen yet."""
+
+
+UNKNOWN = Unknown()
+
+
+@dataclass
+class Shapes:
+    names: Names = field(default_factory=dict)
+    items: dict[str, Record] = field(default_factory=dict)  # buffer → one whole item
+    metrics: dict[str, dict[str, Any]] = field(default_factory=dict)  # report (by what it writes) → its metrics
+    tabular: Tabular = field(default_factory=Tabular)
+
+
+def find_shapes(graph: Graph, fused: Fused) -> Shapes:
+    shapes = Shapes(tabular=find_tabular(graph.nodes))
+    # The first round finds what buffers hold, even if a sample stands before the insert; the second finds the rest.
+    for _ in range(2):
+        known = len(shapes.items)
+        run_nodes(graph.nodes, {}, _Abstract(shapes, graph, fused))
+        if len(shapes.items) == known:
+            break
+    for node in walk(graph.nodes):
+        if isinstance(node, Call) and graph.kind(node.component) == "buffer" and node.method != "init" \
+                and node.component not in shapes.items:
+            raise TypeCheckError(f"Nothing is ever inserted into `{node.component}`.", span=node.span, docs=DOCS,
+                                 why="What it holds is known from the records inserted.",
+                                 instead="Call `msrl.replay_buffer_insert(...)` for it in the loop.")
+    return shapes
+
+
+class _Abstract(Machine):
+    def __init__(self, shapes: Shapes, graph: Graph, fused: Fused):
+        self.shapes, self.graph, self.fused, self.world = shapes, graph, fused, fused.world
+        self.spans = {name: node.span for node in walk(graph.nodes) for name in definitions(node)}
+
+    # -- ops and expressions -----------------------------------------------------------------------------------------
+
+    def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
+        args, kwargs = strong(args), strong(kwargs)
+        out, written = self.attempt(node, lambda: self.abstract_call(node, args, kwargs, reads))
+        if node.out:
+            self.shapes.names[node.out] = out
+        self.shapes.names.update(zip(node.writes, written))
+        after = {base(name): state for name, state in zip(node.writes, written)}
+        for name, before in zip(node.reads, reads):
+            if name.startswith("$") and base(name) in after and before is not None:
+                self.same_state(node, before, after[base(name)])
+        return out, written
+
+    def abstract_call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
+        world, component, method = self.world, node.component, node.method
+        counter = (jax.ShapeDtypeStruct((), np.dtype("int32")),) if any(r.startswith("#") for r in node.reads) else ()
+        if component == "metrics":
+            if method == "report" and UNKNOWN not in jax.tree.leaves((args, kwargs)):
+                self.shapes.metrics[node.writes[0]] = metrics_of(args, kwargs)
+            return None, (None,)
+        if component in world.buffers:
+            if method == "insert" and UNKNOWN not in jax.tree.leaves(kwargs):
+                self.shapes.items.setdefault(component, Record(**jax.tree.map(_struct, kwargs)))
+                self.same_item(node, Record(**kwargs))
+            if method in ("init", "insert"):
+                return None, (None,)
+            item = self.shapes.items.get(component)
+            if item is None:
+                return UNKNOWN, (None, *counter)
+            return self.fused.buffer_shape(component, method, item, args), (None, *counter)
+        if UNKNOWN in jax.tree.leaves((args, kwargs, reads)):
+            return UNKNOWN, tuple(UNKNOWN for _ in node.writes[:-1]) + counter
+        return self.fused.shape(component, method, reads[:-1] if counter else reads, args, kwargs, counter)
+
+    def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
+        def evaluate() -> Any:
+            if node.out in self.shapes.tabular:
+                return self.fused.scopes.evaluate(node, inputs)
+            if UNKNOWN in jax.tree.leaves(inputs):
+                return UNKNOWN
+            plain = {name: jax.tree.map(_struct, value) for name, value in inputs.items()}
+            return jax.eval_shape(lambda given: self.fused.scopes.evaluate(node, given), plain)
+
+        self.shapes.names[node.out] = found = self.attempt(node, evaluate)
+        return found
+
+    def attempt(self, node: Call | Pure, work: Callable[[], Any]) -> Any:
+        """Runs user code; what it raises is told in terms of the loop's line."""
+        what = f"`{node.expr}`" if isinstance(node, Pure) else f"`{node.component}.{node.method}`"
+        try:
+            return work()
+        except MsrlError as problem:
+            if problem.span is None:
+                raise type(problem)(problem.what, span=node.span, why=problem.why, instead=problem.instead,
+                                    docs=problem.docs) from problem
+            raise
+        except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
+                jax.errors.TracerIntegerConversionError) as problem:
+            raise TypeCheckError(
+                f"{what} needs a number while the loop is being compiled.", span=node.span, docs=DOCS,
+                why="Its input is computed at run time, and Python's `if`, `max`, `int`, `and` look at the number itself.",
+                instead="Use the array form: `jnp.maximum`, `jnp.where`, `.astype(int)`, `&`; or an `if` statement.",
+            ) from problem
+        except Exception as problem:
+            raise TypeCheckError(f"{what} fails: {type(problem).__name__}.", span=node.span,
+                                 why=str(problem).strip().split("\n\n")[0], docs=DOCS) from problem
+
+    # -- control flow ------------------------------------------------------------------------------------------------
+
+    def for_(self, node: For, names: Names) -> None:
+        index = node.start if isinstance(node.start, int) and node.trips else jax.ShapeDtypeStruct((), np.dtype("int32"))
+        self.loop(node, names, {node.index: index})
+
+    def while_(self, node: While, names: Names) -> None:
+        self.loop(node, names, {})
+
+    def loop(self, node: For | While, names: Names, extra: Names) -> None:
+        phis = {c.phi: self.carried(names[c.init]) for c in node.carries if c.phi and c.init}
+        here = {**names, **phis, **extra}
+        self.shapes.names.update(phis)
+        if isinstance(node, While):
+            run_nodes(node.test, here, self)
+        run_nodes(node.body, here, self)
+        for carry in node.carries:
+            following = self.carried(here[carry.next])
+            if carry.phi and not is_resource(carry.phi):
+                self.same(here[carry.phi], following, carry.init or "", carry.next, carry.phi)
+            names[carry.out] = self.shapes.names[carry.out] = following
+
+    def if_(self, node: If, names: Names) -> None:
+        sides = []
+        for nodes in (node.then, node.orelse):
+            here = dict(names)
+            run_nodes(nodes, here, self)
+            sides.append(here)
+        for merge in node.merges:
+            then, orelse = self.carried(sides[0][merge.then]), self.carried(sides[1][merge.orelse])
+            if not is_resource(merge.out) and UNKNOWN not in jax.tree.leaves((then, orelse)):
+                self.same(then, orelse, merge.then, merge.orelse, merge.out, branch=True)
+            names[merge.out] = self.shapes.names[merge.out] = then
+
+    def carried(self, value: Any) -> Any:
+        return strong(jax.tree.map(_struct, value))
+
+    # -- complaints --------------------------------------------------------------------------------------------------
+
+    def same(self, first: Any, second: Any, first_name: str, second_name: str, name: str, branch: bool = False) -> None:
+        if UNKNOWN in jax.tree.leaves((first, second)):
+            return
+        difference = describe_difference(first, second)
+        if not difference:
+            return
+        variable = name.rpartition(".")[0]
+        where = "between the branches of an `if`" if branch else "from one pass of the loop to the next"
+        raise TypeCheckError(
+            f"`{variable}` changes {where}.", span=self.spans.get(first_name), also=self.spans.get(second_name),
+            why=f"It is {difference[0]} at the first line and {difference[1]} at the second.",
+            instead="A compiled loop keeps each value in one place of one size: give it the same shape and dtype "
+                    "on both lines.", docs=DOCS)
+
+    def same_state(self, node: Call, before: Any, after: Any) -> None:
+        if UNKNOWN in jax.tree.leaves((before, after)):
+            return
+        difference = describe_difference(before, after)
+        if difference:
+            raise TypeCheckError(
+                f"`{node.component}.{node.method}` changes the form of its state.", span=node.span,
+                why=f"Before it is {difference[0]}, after it {difference[1]}.",
+                instead="Return a state of the same tree, shapes and dtypes as `init` makes.", docs=DOCS)
+
+    def same_item(self, node: Call, item: Record) -> None:
+        held = self.shapes.items[node.component]
+        difference = describe_difference(held, item)
+        if difference:
+            raise TypeCheckError(
+                f"Two inserts into `{node.component}` differ.", span=node.span,
+                why=f"The first has {difference[0]}, this one {difference[1]}.",
+                instead="Insert the same shapes and dtypes everywhere, or use two buffers.", docs=DOCS)
+
+
+def _struct(leaf: Any) -> Any:
+    if isinstance(leaf, (Unknown, jax.ShapeDtypeStruct)):
+        return leaf
+    leaf = strong(leaf)
+    return jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype)
+
+
+def describe_difference(first: Any, second: Any) -> tuple[str, str] | None:
+    """How two abstract values differ, as two phrases; None if they do not."""
+    one, one_tree = jax.tree_util.tree_flatten_with_path(first)
+    two, two_tree = jax.tree_util.tree_flatten_with_path(second)
+    if one_tree != two_tree:
+        return f"a tree {one_tree}", f"a tree {two_tree}"
+    for (path, a), (_, b) in zip(one, two):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            at = jax.tree_util.keystr(path)
+            return f"{a.dtype}{list(a.shape)}{' in ' + at if at else ''}", f"{b.dtype}{list(b.shape)}"
+    return None
+

@@ -1,0 +1,108 @@
+"""Expressions of loop indices alone, computed by Python before they are needed.
+
+`max(0.05, 1 - i / decay)` does not trace, and Python's 64-bit numbers are not traced 32-bit ones. So inside compiled
+loops such an expression is a table, one entry per pass, made on the host. A name is *tabular* if it is the index of a
+loop with known bounds, a literal, or an expression of tabular names only.
+"""
+
+import ast
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from msrl.engines.ops import strong
+from msrl.engines.scopes import Scopes
+from msrl.errors import TypeCheckError
+from msrl.ir.graph import For, Node, Pure, definitions, uses, walk
+
+
+@dataclass
+class Tabular:
+    """What is known of a graph's tabular names: the loops each depends on, and the expressions that make them."""
+
+    loops: dict[str, dict[str, For]] = field(default_factory=dict)  # name → the loops it depends on, by index
+    makers: dict[str, Pure] = field(default_factory=dict)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.loops
+
+
+def find_tabular(nodes: tuple[Node, ...]) -> Tabular:
+    found = Tabular()
+    for node in walk(nodes):
+        match node:
+            case For() if node.trips is not None:
+                found.loops[node.index] = {node.index: node}
+            case Pure() if (node.inputs and all(value in found.loops for _, value in node.inputs)) or _literal(node):
+                found.loops[node.out] = {i: loop for _, value in node.inputs for i, loop in found.loops[value].items()}
+                found.makers[node.out] = node
+    return found
+
+
+def _literal(node: Pure) -> bool:
+    try:
+        return not node.inputs and isinstance(ast.literal_eval(node.expr), (bool, int, float))
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A tabular name that compiled nodes read: its own loops among theirs, outermost first."""
+
+    name: str
+    loops: tuple[For, ...]
+
+
+def tables_of(nodes: tuple[Node, ...], tail: tuple[str, ...], tabular: Tabular) -> list[Table]:
+    """The tables that compiled `nodes` need: tabular names read there by something that is not tabular itself."""
+    inside = [node for node in walk(nodes) if isinstance(node, For)]
+    read: dict[str, None] = dict.fromkeys(tail)
+    for node in walk(nodes):
+        if not (isinstance(node, Pure) and node.out in tabular):
+            read.update(dict.fromkeys(uses(node)))
+            read.update(dict.fromkeys(_ends(node)))
+    made = {name for node in walk(nodes) for name in definitions(node)}
+    return [Table(name, tuple(loop for loop in inside if loop.index in tabular.loops[name]))
+            for name in read if name in tabular.makers and name in made]
+
+
+def _ends(node: Node) -> Iterator[str]:
+    """Names read at the ends of a node's blocks."""
+    for carry in getattr(node, "carries", ()):
+        yield carry.next
+    for merge in getattr(node, "merges", ()):
+        yield from (merge.then, merge.orelse)
+    if condition := getattr(node, "condition", None):
+        yield condition
+
+
+def fill(table: Table, tabular: Tabular, scopes: Scopes, outer: dict[str, Any], ranges: dict[str, range]) -> Any:
+    """The table's entries, one dimension per loop. `ranges` narrows a loop's indices; `outer` gives those outside."""
+    spans = [ranges.get(loop.index) or range(loop.start, loop.stop, loop.step) for loop in table.loops]  # type: ignore[arg-type]
+    rows = [_entry(table.name, tabular, scopes, {**outer, **dict(zip((loop.index for loop in table.loops), at))})
+            for at in itertools.product(*spans)]
+    shape = tuple(len(span) for span in spans)
+
+    def stack(*leaves: Any) -> np.ndarray:
+        column = np.stack([np.asarray(strong(leaf)) for leaf in leaves])
+        return column.reshape(shape + column.shape[1:])
+
+    try:
+        return jax.tree.map(stack, *rows)
+    except (TypeError, ValueError) as problem:
+        node = tabular.makers[table.name]
+        raise TypeCheckError(f"`{node.expr}` does not give a number of one type on every pass.", span=node.span,
+                             why=f"It depends on loop indices only, and is tabulated: {problem}",
+                             instead="Let it give numbers, of the same shape each time.") from problem
+
+
+def _entry(name: str, tabular: Tabular, scopes: Scopes, known: dict[str, Any]) -> Any:
+    if name in known:
+        return known[name]
+    node = tabular.makers[name]
+    return scopes.evaluate(node, {local: _entry(value, tabular, scopes, known) for local, value in node.inputs})

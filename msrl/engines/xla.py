@@ -1,0 +1,218 @@
+"""The xla engine: a stretch of nodes, loops and branches included, as one compiled program.
+
+`Traced` walks nodes with JAX tracers: a `for` becomes `lax.fori_loop`, a `while` a `lax.while_loop`, an `if` a
+`lax.cond`. `Stretch` compiles a block; `Chunk` compiles several passes of a loop, so that the host gets a word in
+between. Resources that a program replaces are donated.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from msrl.engines.fused import Fused
+from msrl.engines.ops import op_key, op_keys, strong
+from msrl.engines.reference import metrics_of
+from msrl.engines.shapes import Shapes
+from msrl.engines.tables import Table, fill, tables_of
+from msrl.ir.graph import Call, For, If, Node, Pure, While, base, calls, definitions, free, is_resource, nexts
+from msrl.ir.interp import Machine, Names, run_nodes
+
+
+class Traced(Machine):
+    def __init__(self, fused: Fused, shapes: Shapes, nodes: tuple[Node, ...], root: jax.Array,
+                 tables: dict[str, tuple[Table, Any]]):
+        self.fused, self.shapes, self.tables, self.world = fused, shapes, tables, fused.world
+        self.positions: dict[str, Any] = {}  # loop index → which pass of it this is
+        # Made here, outside all loops, as they are the same on every pass.
+        self.keys = {
+            (call.component, call.method): op_keys(op_key(root, call.component, call.method), op, self.world.shards)
+            for call in calls(nodes) if call.component != "metrics"
+            and not (call.component in self.world.buffers and call.method == "init")
+            for op in (fused.op(call.component, call.method),)
+        }
+
+    def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
+        component, method = node.component, node.method
+        if component == "metrics":
+            return None, (self.report(node, args, kwargs, reads),)
+        if component in self.world.buffers and method == "init":
+            return None, (self.fused.new_buffer(component, self.shapes.items[component]),)
+        op = self.fused.op(component, method)
+        states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
+        keys = self.keys[component, method]
+        keys = (jax.vmap(jax.random.fold_in, (0, None)) if keys.ndim else jax.random.fold_in)(keys, count)
+        out, written = self.fused.function(component, method)(keys, states, strong(args), strong(kwargs))
+        return out, (*written, *((count + 1,) if op.keyed else ()))
+
+    def report(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> Any:
+        """Sums and counts, so that a report costs the same however often a compiled loop makes it."""
+        if node.method == "init":
+            return no_metrics(self.shapes)
+        total, count = reads[0][node.writes[0]]
+        new = {name: total[name] + jnp.asarray(value, jnp.float32) for name, value in metrics_of(args, kwargs).items()}
+        return {**reads[0], node.writes[0]: (new, count + 1)}
+
+    def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
+        if node.out in self.tables:
+            table, entries = self.tables[node.out]
+            at = tuple(self.positions[loop.index] for loop in table.loops)
+            return jax.tree.map(lambda column: column[at], entries)
+        if node.out in self.shapes.tabular:
+            return None  # read by other tabular names only, which are in tables
+        return self.fused.scopes.evaluate(node, inputs)
+
+    def for_(self, node: For, names: Names) -> None:
+        start, stop, step = (names[b] if isinstance(b, str) else b for b in (node.start, node.stop, node.step))
+        trips = node.trips if node.trips is not None else jnp.maximum(0, -(-(stop - start) // step))
+        carried = lax.fori_loop(0, trips, lambda at, c: self.one_pass(node, names, c, at, start + at * step),
+                                self.enter(node, names))
+        names.update(zip((carry.out for carry in node.carries), carried))
+
+    def one_pass(self, node: For, names: Names, carried: tuple, position: Any, index: Any) -> tuple:
+        here = {**names, **{c.phi: value for c, value in zip(node.carries, carried) if c.phi}, node.index: index}
+        self.positions[node.index] = position
+        run_nodes(node.body, here, self)
+        return self.leave(node, here)
+
+    def while_(self, node: While, names: Names) -> None:
+        going, body = self.while_parts(node, names)
+        carried = lax.while_loop(going, body, self.enter(node, names))
+        names.update(zip((carry.out for carry in node.carries), carried))
+
+    def while_parts(self, node: While, names: Names) -> tuple[Any, Any]:
+        def inside(carried: tuple) -> Names:
+            return {**names, **{c.phi: value for c, value in zip(node.carries, carried) if c.phi}}
+
+        def going(carried: tuple) -> Any:
+            here = inside(carried)
+            run_nodes(node.test, here, self)
+            return jnp.asarray(here[node.condition], bool)
+
+        def body(carried: tuple) -> tuple:
+            here = inside(carried)
+            run_nodes(node.test, here, self)  # the body may read what the test made
+            run_nodes(node.body, here, self)
+            return self.leave(node, here)
+
+        return going, body
+
+    def bounded_while(self, node: While, names: Names, carried: tuple, most: Any) -> tuple[tuple, Any]:
+        """At most `most` passes: (carries, how many passes there were)."""
+        going, body = self.while_parts(node, names)
+        return lax.while_loop(lambda state: (state[1] < most) & going(state[0]),
+                              lambda state: (body(state[0]), state[1] + 1), (carried, jnp.int32(0)))
+
+    def if_(self, node: If, names: Names) -> None:
+        def side(nodes: tuple[Node, ...], picks: list[str]) -> Any:
+            def run() -> tuple:
+                here = dict(names)
+                run_nodes(nodes, here, self)
+                return tuple(self.as_shaped(here[pick], merge.out) for pick, merge in zip(picks, node.merges))
+            return run
+
+        out = lax.cond(jnp.asarray(names[node.condition], bool), side(node.then, [m.then for m in node.merges]),
+                       side(node.orelse, [m.orelse for m in node.merges]))
+        names.update(zip((merge.out for merge in node.merges), out))
+
+    def enter(self, node: For | While, names: Names) -> tuple:
+        """The carries before the first pass. What is first made inside the loop starts as zeros."""
+        return tuple(self.as_shaped(names[c.init], c.out) if c.init else
+                     jax.tree.map(jnp.asarray, zeros(self.shapes.names[c.out])) for c in node.carries)
+
+    def leave(self, node: For | While, here: Names) -> tuple:
+        return tuple(self.as_shaped(here[carry.next], carry.out) for carry in node.carries)
+
+    def as_shaped(self, value: Any, name: str) -> Any:
+        """The value without weak types, so that it fits where a loop keeps it."""
+        return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), strong(value))
+
+
+def zeros(shape: Any) -> Any:
+    return jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shape)
+
+
+def no_metrics(shapes: Shapes) -> dict[str, Any]:
+    return {site: ({name: np.float32(0) for name in names}, np.int32(0)) for site, names in shapes.metrics.items()}
+
+
+class Stretch:
+    """A block compiled as one program. Called with the names in scope; returns those that are needed after it."""
+
+    def __init__(self, nodes: tuple[Node, ...], outputs: tuple[str, ...], fused: Fused, shapes: Shapes,
+                 seeds: int | None):
+        self.nodes, self.fused, self.shapes = nodes, fused, shapes
+        self.tables = tables_of(nodes, outputs, shapes.tabular)
+        tabled = {table.name for table in self.tables}
+        inputs = [name for name in free(nodes, outputs) if name not in tabled]
+        written = {resource for call in calls(nodes) for resource in call.writes}
+        gone = {base(name) for name in written}
+        self.given = tuple(n for n in inputs if is_resource(n) and base(n) in gone and n not in outputs)
+        self.kept = tuple(name for name in inputs if name not in self.given)
+        self.inputs = (*self.given, *self.kept)
+        self.outputs = outputs
+        program = jax.vmap(self.program, (0, 0, None, 0)) if seeds else self.program
+        self.run = jax.jit(program, donate_argnums=0)
+
+    def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array) -> tuple:
+        names = dict(zip((*self.given, *self.kept), (*given, *kept), strict=True))
+        machine = Traced(self.fused, self.shapes, self.nodes, root, {t.name: (t, e) for t, e in zip(self.tables, tables)})
+        run_nodes(self.nodes, names, machine)
+        return tuple(names[name] for name in self.outputs)
+
+    def arguments(self, names: Names, root: jax.Array) -> tuple:
+        tables = tuple(fill(t, self.shapes.tabular, self.fused.scopes, names, {}) for t in self.tables)
+        return tuple(names[n] for n in self.given), tuple(names[n] for n in self.kept), tables, root
+
+    def __call__(self, names: Names, root: jax.Array) -> dict[str, Any]:
+        return dict(zip(self.outputs, self.run(*self.arguments(names, root)), strict=True))
+
+
+class Chunk:
+    """Up to `size` passes of a loop compiled as one program, which says how many it made. With `seeds`, all names and
+    the root key have a leading seed dimension."""
+
+    def __init__(self, loop: For | While, size: int, fused: Fused, shapes: Shapes, seeds: int | None):
+        self.loop, self.size, self.fused, self.shapes = loop, size, fused, shapes
+        self.tables = tables_of((loop,), (), shapes.tabular)
+        tabled = {table.name for table in self.tables}
+        own = {*(carry.phi for carry in loop.carries), *tabled, loop.index if isinstance(loop, For) else None}
+        self.constants = tuple(name for name in self.read() if name not in own)
+        program = jax.vmap(self.program, (0, 0, None, None, None, 0)) if seeds else self.program
+        self.run = jax.jit(program, donate_argnums=0)
+
+    def read(self) -> dict[str, None]:
+        read = free(self.loop.body, nexts(self.loop))
+        if isinstance(self.loop, While):
+            made = {name for node in self.loop.test for name in definitions(node)}
+            read = {name: None for name in read if name not in made} | free(self.loop.test, (self.loop.condition,))
+        return read
+
+    def program(self, carried: tuple, constants: tuple, tables: tuple, begin: Any, count: Any, root: jax.Array) -> Any:
+        names = dict(zip(self.constants, constants, strict=True))
+        machine = Traced(self.fused, self.shapes, (self.loop,), root,
+                         {t.name: (t, e) for t, e in zip(self.tables, tables)})
+        if isinstance(self.loop, While):
+            return machine.bounded_while(self.loop, names, carried, count)
+        loop = self.loop
+
+        def one_pass(at: Any, state: tuple) -> tuple:
+            return machine.one_pass(loop, names, state, at, loop.start + (begin + at) * loop.step)
+
+        return lax.fori_loop(0, count, one_pass, carried), count
+
+    def arguments(self, carried: tuple, names: Names, begin: int, count: int, root: jax.Array) -> tuple:
+        """`begin` counts passes, not indices. Tables are padded to `size`, so that all chunks run one program."""
+        loop, ranges = self.loop, {}
+        if isinstance(loop, For) and loop.trips is not None:
+            ranges = {loop.index: range(loop.start, loop.stop, loop.step)[begin:begin + count]}  # type: ignore[arg-type]
+        filled = []
+        for table in self.tables:
+            entries = fill(table, self.shapes.tabular, self.fused.scopes, names, ranges)
+            if any(inner.index in ranges for inner in table.loops):
+                entries = jax.tree.map(lambda x: np.pad(x, [(0, self.size - count)] + [(0, 0)] * (x.ndim - 1)), entries)
+            filled.append(entries)
+        constants = tuple(names[name] for name in self.constants)
+        return carried, constants, tuple(filled), np.int32(begin), np.int32(count), root

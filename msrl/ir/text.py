@@ -1,0 +1,179 @@
+"""The text form of a graph: `show` prints it, `parse` reads it back, and `parse(show(g)) == g`.
+
+One line per node, blocks in braces; golden tests compare it. Spans are printed as `@file:line` and are not part of a
+graph's equality.
+
+    act.1 | #actor.act.3 = actor.act(obs.2) | $weights.1 #actor.act.2
+    obs.4 = pure "step.obs" step=step.1 in train
+    for i.1 in 0, 36, 1 {
+      carry obs.2 = obs.1 next obs.4 out obs.5
+"""
+
+import json
+import re
+from collections.abc import Iterator
+
+from msrl.errors import Span, VerifyError
+from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, While
+
+
+def show(graph: Graph, spans: bool = True) -> str:
+    lines = [f"graph {graph.name} {{"]
+    lines += [f"  component {name}: {kind}" for name, kind in graph.components]
+    lines += _block(graph.nodes, "  ", spans)
+    lines += [f"  results {' '.join(graph.results)}", "}"]
+    return "\n".join(lines) + "\n"
+
+
+def _block(nodes: tuple[Node, ...], indent: str, spans: bool) -> Iterator[str]:
+    inner = indent + "  "
+    for node in nodes:
+        at = f" @{node.span.file}:{node.span.line}" if spans and node.span else ""
+        match node:
+            case Call():
+                yield f"{indent}{_call(node)}{at}"
+            case Pure():
+                inputs = "".join(f" {name}={value}" for name, value in node.inputs)
+                yield f"{indent}{node.out} = pure {json.dumps(node.expr)}{inputs} in {node.scope}{at}"
+            case For():
+                yield f"{indent}for {node.index} in {node.start}, {node.stop}, {node.step} {{{at}"
+                yield from _carries(node.carries, inner)
+                yield from _block(node.body, inner, spans)
+                yield f"{indent}}}"
+            case While():
+                yield f"{indent}while {node.condition} {{{at}"
+                yield from _carries(node.carries, inner)
+                yield f"{inner}test {{"
+                yield from _block(node.test, inner + "  ", spans)
+                yield f"{inner}}}"
+                yield from _block(node.body, inner, spans)
+                yield f"{indent}}}"
+            case If():
+                yield f"{indent}if {node.condition} {{{at}"
+                yield from _block(node.then, inner, spans)
+                yield f"{indent}}} else {{"
+                yield from _block(node.orelse, inner, spans)
+                yield from (f"{inner}merge {m.out} = {m.then} or {m.orelse}" for m in node.merges)
+                yield f"{indent}}}"
+
+
+def _call(node: Call) -> str:
+    left = [node.out] if node.out else []
+    left += ["|", *node.writes] if node.writes else []
+    args = ", ".join([*node.args, *(f"{field}={value}" for field, value in node.kwargs)])
+    right = f"{node.component}.{node.method}({args})"
+    reads = f" | {' '.join(node.reads)}" if node.reads else ""
+    partition = f" [{' '.join(node.partition)}]" if node.partition else ""
+    return f"{' '.join(left)}{' = ' if left else ''}{right}{reads}{partition}"
+
+
+def _carries(carries: tuple[Carry, ...], indent: str) -> Iterator[str]:
+    for c in carries:
+        yield f"{indent}carry {c.phi or '-'} = {c.init or '-'} next {c.next} out {c.out}"
+
+
+_PURE = re.compile(r'(\S+) = pure ("(?:[^"\\]|\\.)*")((?: \w+=\S+)*) in (\w+)$')
+_CALL = re.compile(r"(?:(.*?) ?= )?([\w]+)\.(\w+)\((.*?)\)(?: \| ([^\[]*?))?(?: \[(.*)\])?$")
+_FOR = re.compile(r"for (\S+) in (\S+), (\S+), (\S+) \{$")
+_CARRY = re.compile(r"carry (\S+) = (\S+) next (\S+) out (\S+)$")
+_MERGE = re.compile(r"merge (\S+) = (\S+) or (\S+)$")
+
+
+class _Reader:
+    def __init__(self, text: str):
+        self.lines = [line.strip() for line in text.splitlines() if line.strip()]
+        self.at = 0
+        self.span: Span | None = None
+
+    def line(self) -> str:
+        """The line under the cursor, without its span, which is kept aside."""
+        if self.at >= len(self.lines):
+            raise VerifyError("The text of a graph ends too early.", why="A block is never closed.")
+        text, at, place = self.lines[self.at].rpartition(" @")
+        file, colon, number = place.rpartition(":")
+        if at and colon and number.isdigit() and '"' not in place:
+            self.span = Span(file, int(number), 1, 1, "")
+            return text
+        self.span = None
+        return self.lines[self.at]
+
+    def bad(self, line: str) -> VerifyError:
+        return VerifyError(f"Line {self.at + 1} of the text of a graph cannot be read: {line}", docs="docs/ir.md")
+
+    def match(self, pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
+        found = pattern.fullmatch(line)
+        if not found:
+            raise self.bad(line)
+        return found.groups()
+
+    def carries(self) -> tuple[Carry, ...]:
+        found = []
+        while (line := self.line()).startswith("carry "):
+            phi, init, following, out = self.match(_CARRY, line)
+            found.append(Carry(None if phi == "-" else phi, None if init == "-" else init, following, out))
+            self.at += 1
+        return tuple(found)
+
+    def block(self, *ends: str) -> tuple[Node, ...]:
+        """Nodes up to a line that starts with one of `ends`, which is left under the cursor."""
+        nodes: list[Node] = []
+        while not (line := self.line()).startswith(ends):
+            nodes.append(self.node(line))
+        return tuple(nodes)
+
+    def node(self, line: str) -> Node:
+        span = self.span
+        if line.startswith("for "):
+            index, *bounds = self.match(_FOR, line)
+            start, stop, step = (int(b) if re.fullmatch(r"-?\d+", b) else b for b in bounds)
+            self.at += 1
+            carries, body = self.carries(), self.block("}")
+            self.at += 1
+            return For(index, start, stop, step, carries, body, span)
+        if line.startswith("while "):
+            condition = line.removeprefix("while ").removesuffix(" {")
+            self.at += 1
+            carries = self.carries()
+            self.at += 1  # test {
+            test = self.block("}")
+            self.at += 1
+            body = self.block("}")
+            self.at += 1
+            return While(carries, test, condition, body, span)
+        if line.startswith("if "):
+            condition = line.removeprefix("if ").removesuffix(" {")
+            self.at += 1
+            then = self.block("} else {")
+            self.at += 1
+            orelse = self.block("merge ", "}")
+            merges = []
+            while (line := self.line()).startswith("merge "):
+                merges.append(Merge(*self.match(_MERGE, line)))
+                self.at += 1
+            self.at += 1
+            return If(condition, then, orelse, tuple(merges), span)
+        self.at += 1
+        if found := _PURE.fullmatch(line):
+            out, expr, inputs, scope = found.groups()
+            pairs = tuple(tuple(pair.split("=")) for pair in inputs.split())
+            return Pure(out, json.loads(expr), pairs, scope, span)
+        left, component, method, inside, reads, partition = self.match(_CALL, line)
+        out, _, writes = (left or "").partition("|")
+        items = [item for item in inside.split(", ") if item]
+        kwargs = tuple(tuple(item.split("=")) for item in items if "=" in item)
+        return Call(out.strip() or None, component, method, tuple(i for i in items if "=" not in i), kwargs,
+                    tuple((reads or "").split()), tuple(writes.split()), tuple((partition or "").split()), span)
+
+
+def parse(text: str) -> Graph:
+    reader = _Reader(text)
+    name, = reader.match(re.compile(r"graph (\S+) \{"), reader.line())
+    reader.at += 1
+    components = []
+    while (line := reader.line()).startswith("component "):
+        component, kind = reader.match(re.compile(r"component (\S+): (\S+)"), line)
+        components.append((component, kind))
+        reader.at += 1
+    nodes = reader.block("results", "}")
+    results = tuple(reader.line().split()[1:])
+    return Graph(name, tuple(components), nodes, results)

@@ -1,0 +1,93 @@
+"""What holds of every graph, checked before and after each pass.
+
+Each name is defined once and before it is used; a carry and a merge join versions of one name; a resource is read only
+in its newest version, so that effects cannot be reordered or lost; ops name components that exist.
+"""
+
+from msrl.errors import VerifyError
+from msrl.ir.graph import Call, Carry, For, Graph, If, Node, Pure, While, base, definitions, is_resource, uses
+
+
+def verify(graph: Graph) -> None:
+    """Raises VerifyError, naming the node, where an invariant is broken."""
+    checker = _Checker({name for name, _ in graph.components})
+    newest = checker.block(graph.nodes, set(), {})
+    for result in graph.results:
+        if newest.get(base(result)) != result:
+            raise VerifyError(f"The result {result} is not the newest version of {base(result)}.")
+
+
+class _Checker:
+    def __init__(self, components: set[str]):
+        self.components = components
+        self.defined: set[str] = set()
+
+    def fail(self, node: Node, what: str) -> VerifyError:
+        return VerifyError(what, span=node.span, why=f"In {type(node).__name__}.")
+
+    def define(self, node: Node, name: str, visible: set[str]) -> None:
+        if name in self.defined:
+            raise self.fail(node, f"{name} is defined twice.")
+        self.defined.add(name)
+        visible.add(name)
+
+    def use(self, node: Node, name: str, visible: set[str], newest: dict[str, str]) -> None:
+        if name not in visible:
+            raise self.fail(node, f"{name} is used where it is not defined.")
+        if is_resource(name) and newest[base(name)] != name:
+            raise self.fail(node, f"{name} is read, but {newest[base(name)]} has replaced it.")
+
+    def block(self, nodes: tuple[Node, ...], visible: set[str], newest: dict[str, str]) -> dict[str, str]:
+        for node in nodes:
+            for name in uses(node):
+                self.use(node, name, visible, newest)
+            match node:
+                case Call():
+                    if node.component not in self.components:
+                        raise self.fail(node, f"There is no component {node.component}.")
+                case Pure():
+                    pass
+                case For():
+                    self.loop(node, node.carries, visible | {node.index}, dict(newest), ())
+                case While():
+                    self.loop(node, node.carries, set(visible), dict(newest), node.test)
+                case If():
+                    self.branches(node, visible, newest)
+            for name in definitions(node):
+                self.define(node, name, visible)
+                newest[base(name)] = name
+        return newest
+
+    def loop(self, node: For | While, carries: tuple[Carry, ...], visible: set[str], newest: dict[str, str],
+             test: tuple[Node, ...]) -> None:
+        for carry in carries:
+            names = {base(name) for name in (carry.phi, carry.init, carry.next, carry.out) if name}
+            if len(names) > 1 and any(is_resource(name) for name in names):
+                raise self.fail(node, f"A carry joins different resources: {', '.join(sorted(names))}.")
+            if (carry.phi is None) != (carry.init is None):
+                raise self.fail(node, f"The carry of {carry.out} has a phi or an init, but not both.")
+            if carry.phi:
+                self.define(node, carry.phi, visible)
+                newest[base(carry.phi)] = carry.phi
+        carried = {base(carry.out) for carry in carries}
+        before = dict(newest)
+        newest = self.block(test, visible, newest)
+        if isinstance(node, While):
+            self.use(node, node.condition, visible, newest)
+        newest = self.block(node.body, visible, newest)
+        for carry in carries:
+            self.use(node, carry.next, visible, newest)
+        for name, version in newest.items():
+            if is_resource(name) and name not in carried and before.get(name) != version:
+                raise self.fail(node, f"{name} is written in the loop, but the loop does not carry it.")
+
+    def branches(self, node: If, visible: set[str], newest: dict[str, str]) -> None:
+        merged = {base(merge.out) for merge in node.merges}
+        for nodes, picks in ((node.then, [m.then for m in node.merges]), (node.orelse, [m.orelse for m in node.merges])):
+            inside, latest = set(visible), dict(newest)
+            latest = self.block(nodes, inside, latest)
+            for pick in picks:
+                self.use(node, pick, inside, latest)
+            for name, version in latest.items():
+                if is_resource(name) and name not in merged and newest.get(name) != version:
+                    raise self.fail(node, f"{name} is written in a branch, but not merged after it.")
