@@ -59,7 +59,7 @@ class Program:
                 instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
         keys = [jax.random.key(seed + number) for number in range(seeds)]
         self.root = jax.numpy.stack(keys) if seeds > 1 else keys[0]
-        self.backend = Inline(self.graph, self.world, self.shapes, self.ops, self.root, strict)
+        self.backend = Inline(self.graph, self.shapes, self.ops, self.root, strict)
         self.resources: Names = {}
         self.env_steps = 0
         self._lower_seconds = time.perf_counter() - began
