@@ -31,8 +31,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for name in ("cold", "warm"):
                 seconds, mean = solve(str(Path(folder, "cache")), str(Path(folder, name)), seed)
-                print(f"seed {seed}, {name} cache: {seconds:5.1f} s to a mean return of {mean:.1f} (target: 15 s cold, 475)",
-                      flush=True)
+                print(f"seed {seed}, {name} cache: {seconds:5.1f} s to a mean return of {mean:.1f} "
+                      "(target: 15 s cold, 475)", flush=True)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ caller look between chunks: log, evaluate, save, or stop.
 
 import dataclasses
 import hashlib
+import operator
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -70,7 +71,8 @@ class Program:
 
     def run(self) -> Iterator[Update]:
         seen = np.zeros(3)
-        for self.resources in self.backend.run():
+        for resources in self.backend.run():
+            self.resources = resources
             totals = self._totals()
             episodes, returns, lengths = totals - seen
             seen = totals
@@ -169,7 +171,7 @@ def weights_sha256(params: Any) -> str:
 
 
 def _unstack(tree: Any, count: int) -> list[Any]:
-    return [jax.tree.map(lambda x: x[number], tree) for number in range(count)]
+    return [jax.tree.map(operator.itemgetter(number), tree) for number in range(count)]
 
 
 __all__ = ["Program", "Update", "compile", "weights_sha256"]
