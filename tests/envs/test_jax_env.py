@@ -19,7 +19,7 @@ from msrl.envs.simple_spread import SimpleSpread
 from msrl.envs.simple_tag import SimpleTag
 from msrl.errors import EnvError
 
-ENVS = [CartPole(), Acrobot(), MountainCar(), Pendulum(), SimpleSpread(), SimpleTag(), SimpleTag(num_good=2)]
+ENVS = [CartPole(), Acrobot(), MountainCar(), Pendulum(), SimpleSpread(), SimpleTag(num_good=2)]
 everyone = pytest.mark.parametrize("env", ENVS, ids=lambda env: f"{env.spec.id}-{len(env.spec.agents) or 1}")
 KEY = jax.random.key(0)
 B = 6

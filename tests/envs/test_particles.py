@@ -34,11 +34,11 @@ def tag(good, adversaries, obstacles):
 
 # Ours, mpe2's, and how many transitions to compare.
 CASES = {
-    "spread-3": (*spread(3), 1200),
+    "spread-3": (*spread(3), 1000),
     "spread-1": (*spread(1), 100),
     "spread-7": (*spread(7), 300),
     "spread-48": (*spread(48), 4),
-    "tag-1-3-2": (*tag(1, 3, 2), 1200),
+    "tag-1-3-2": (*tag(1, 3, 2), 1000),
     "tag-3-2-0": (*tag(3, 2, 0), 300),
     "tag-12-36-4": (*tag(12, 36, 4), 4),
 }
