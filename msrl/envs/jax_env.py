@@ -12,6 +12,7 @@ What always holds:
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -76,7 +77,7 @@ class JaxEnv(Env):
             return _where(done, (fresh, self._observe(fresh)), (inner, final_obs))
 
         # Drawing B starting states costs more than most dynamics, and in most steps no episode ends.
-        inner, obs = lax.cond(done.any(), restart, lambda: (inner, final_obs))
+        inner, obs = _if(done.any(), restart, lambda: (inner, final_obs))
         step = Step(
             obs=obs,
             reward=lax.convert_element_type(reward, jnp.float32),
@@ -96,6 +97,13 @@ class JaxEnv(Env):
                 why=f"It was given {was} and returned {now}, and a loop can only carry a state whose form is fixed.",
                 instead="Return the same structure, shapes and dtypes that reset_one makes.",
             )
+
+
+def _if(condition: jax.Array, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+    """lax.cond, which outside of a compiled program would compile its new-made branches afresh in every call."""
+    if isinstance(condition, jax.core.Tracer):
+        return lax.cond(condition, yes, no)
+    return yes() if condition else no()
 
 
 def _strong(tree: Any) -> Any:
