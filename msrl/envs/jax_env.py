@@ -6,8 +6,7 @@ methods trace, with the time limit of `spec.max_episode_steps` and reset within 
 What always holds:
 - The state's tree, shapes and dtypes are those of `init` for ever, and nothing in it or in a Step is weakly typed, so
   that it can be carried through a compiled loop.
-- `terminated` and `truncated` are independent, as under Gymnasium's TimeLimit: an episode whose last permitted step
-  also reaches a terminal state has both set.
+- An end is terminated or truncated, never both: a terminal state reached in the last permitted step is terminal.
 - Randomness comes from the key alone; no two environments of a batch share a stream.
 """
 
@@ -69,7 +68,7 @@ class JaxEnv(Env):
         steps = state.steps + 1
         terminated = terminated.astype(bool)
         limit = self.spec.max_episode_steps
-        truncated = jnp.zeros_like(terminated) if limit is None else steps >= limit
+        truncated = jnp.zeros_like(terminated) if limit is None else (steps >= limit) & ~terminated
         done = terminated | truncated
 
         def restart():
