@@ -50,22 +50,22 @@ def update(tree: jax.Array, index: jax.Array, value: jax.Array) -> jax.Array:
     return jax.lax.dynamic_update_slice_in_dim(tree, jnp.concatenate(top), 1, axis=0)
 
 
-def find(tree: jax.Array, target: jax.Array) -> jax.Array:
-    """(K,) int32: the leaves in whose share of the running sum each `target` (K,) falls.
-
-    A leaf of 0 is never found, whatever the rounding, unless all are.
-    """
+def find(tree: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(K,) int32 and (K,) float32: the leaves in whose share of the running sum each `target` (K,) falls, and what
+    these hold. A leaf of 0 is never found, whatever the rounding, unless all are."""
     pairs = tree.reshape(-1, 2)  # (width, 2): the children of node i
 
     def descend(_, carry):
-        node, target = carry
+        node, target, _ = carry
         pair = pairs.at[node].get(mode="promise_in_bounds")
         left, right = pair[:, 0], pair[:, 1]
         go_right = (target >= left) & (right > 0)
-        return 2 * node + go_right.astype(jnp.int32), jnp.where(go_right, target - left, target)
+        node = 2 * node + go_right.astype(jnp.int32)
+        return node, jnp.where(go_right, target - left, target), jnp.where(go_right, right, left)
 
-    node, _ = jax.lax.fori_loop(0, depth(tree), descend, (jnp.ones(target.shape, jnp.int32), target))
-    return node - tree.shape[0] // 2
+    start = jnp.ones(target.shape, jnp.int32), target, jnp.full(target.shape, tree[1])
+    node, _, value = jax.lax.fori_loop(0, depth(tree), descend, start)
+    return node - tree.shape[0] // 2, value
 
 
 def host_update(tree: np.ndarray, index: np.ndarray, value: np.ndarray) -> None:
@@ -78,11 +78,11 @@ def host_update(tree: np.ndarray, index: np.ndarray, value: np.ndarray) -> None:
         tree[node] = tree[2 * node] + tree[2 * node + 1]
 
 
-def host_find(tree: np.ndarray, target: np.ndarray) -> np.ndarray:
+def host_find(tree: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`find`, on the host."""
     node = np.ones(target.shape, np.int32)
     for _ in range(depth(tree)):
         left, right = tree[2 * node], tree[2 * node + 1]
         go_right = (target >= left) & (right > 0)
         node, target = 2 * node + go_right.astype(np.int32), np.where(go_right, target - left, target)
-    return node - tree.shape[0] // 2
+    return node - tree.shape[0] // 2, tree[node]
