@@ -68,18 +68,24 @@ def write(ring: Ring, item: Record, capacity: int, keep: Any = True) -> Ring:
 
 
 def read(ring: Ring, index: Any) -> tuple[Ring, Record]:
-    """The rows at `index` (K,): leaves (K, ...), zeros if the ring is empty.
+    """The rows at `index` (K,): leaves (K, ...), zeros if the ring is empty."""
+    zero, batch = rows_and_zero(ring.store, index, ring.size)
+    return ring.replace(position=ring.position + zero, size=ring.size + zero), batch
 
-    The loop runs once (never, if empty), and its counter ends at 0. XLA does not know that: the ring's next write, at
-    a position to which the counter is added, has to wait until the rows are read. Without it, XLA is free to write
-    first, and makes that possible by copying the whole store: 16 ms per step for a million transitions.
+
+@jax.jit  # for eager callers: without it, they would compile the loop anew in every call
+def rows_and_zero(store: Record, index: jax.Array, size: jax.Array) -> tuple[jax.Array, Record]:
+    """The rows, and a 0 that is known only once they are read.
+
+    The loop runs once (never, if the store is empty), and its counter ends at 0. XLA does not know that: whatever is
+    written next, at a position to which the 0 was added, has to wait until the rows are read. Without it, XLA is free
+    to write first, and makes that possible by copying the whole store: 16 ms per step for a million transitions.
     """
     def take(carry):
-        return carry[0] - 1, jax.tree.map(lambda x: x.at[index].get(mode="promise_in_bounds"), ring.store)
+        return carry[0] - 1, jax.tree.map(lambda x: x.at[index].get(mode="promise_in_bounds"), store)
 
-    nothing = jax.tree.map(lambda x: jnp.zeros((*index.shape, *x.shape[1:]), x.dtype), ring.store)
-    zero, batch = jax.lax.while_loop(lambda carry: carry[0] > 0, take, (jnp.minimum(ring.size, 1), nothing))
-    return ring.replace(position=ring.position + zero, size=ring.size + zero), batch
+    nothing = jax.tree.map(lambda x: jnp.zeros((*index.shape, *x.shape[1:]), x.dtype), store)
+    return jax.lax.while_loop(lambda carry: carry[0] > 0, take, (jnp.minimum(size, 1), nothing))
 
 
 def uniform_index(key: jax.Array, count: int, size: Any) -> jax.Array:

@@ -1,11 +1,11 @@
 """A sum tree: numbers at the leaves, sums above, so that a leaf is drawn in proportion to its number in log2 steps.
 
-In: leaf numbers (non-negative float32) and leaf indices. Out: indices. Always: the tree is one array (2 * width,) with
+In: leaf numbers (non-negative float32) and leaf indices. Out: the tree, or indices. Always: the tree is one array (2 * width,) with
 the root at 1, the children of node i at 2i and 2i + 1, leaf k at width + k; every inner node is exactly the float32
 sum of its two children; entry 0 is unused. Device and host add the same pairs, and so agree to the bit.
 
-XLA keeps the tree in place only if each level is read and written by one gather and one scatter: unrolled levels and
-plain slices make it copy the whole array in every step of a loop, hence the `fori_loop`s.
+Levels are `fori_loop`s, because XLA copies the whole tree in every step of a surrounding loop if they are unrolled. The
+functions are compiled by themselves for eager callers, who would otherwise compile these loops anew in every call.
 """
 
 import jax
@@ -25,6 +25,7 @@ def depth(tree: jax.Array | np.ndarray) -> int:
     return (tree.shape[0] // 2).bit_length() - 1
 
 
+@jax.jit
 def update(tree: jax.Array, index: jax.Array, value: jax.Array) -> jax.Array:
     """Sets leaves `index` (K,) to `value` (K,). Of values for the same leaf the largest counts."""
     levels, inside = depth(tree), "promise_in_bounds"
@@ -50,6 +51,7 @@ def update(tree: jax.Array, index: jax.Array, value: jax.Array) -> jax.Array:
     return jax.lax.dynamic_update_slice_in_dim(tree, jnp.concatenate(top), 1, axis=0)
 
 
+@jax.jit
 def find(tree: jax.Array, target: jax.Array) -> tuple[jax.Array, jax.Array]:
     """(K,) int32 and (K,) float32: the leaves in whose share of the running sum each `target` (K,) falls, and what
     these hold. A leaf of 0 is never found, whatever the rounding, unless all are."""
