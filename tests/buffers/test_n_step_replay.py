@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from msrl.api import Record
 from msrl.buffers import NStep, PrioritisedReplay, Replay
-from msrl.errors import TypeCheckError, UsageError
+from msrl.errors import RunError, TypeCheckError, UsageError
 
 GAMMA = 0.9
 insert = jax.jit(lambda buffer, state, item: buffer.insert(state, item), static_argnums=0)
@@ -90,10 +90,22 @@ def test_a_truncated_episode_bootstraps_and_a_terminated_one_does_not(where):
 @pytest.mark.parametrize("where", ["device", "host"])
 def test_it_runs_on_after_the_ring_has_wrapped(where):
     run = random_steps(5, 30, batch=2)
-    ring = stored(NStep(Replay(6, 4, where), 3, GAMMA), run).inner
+    state = stored(NStep(Replay(6, 4, where), 3, GAMMA), run)
+    assert state.count < 6  # counts modulo n once it is warm, and so never overflows
+    ring = state.inner
     assert ring.size == 6
     order = (int(ring.position) + np.arange(6)) % 6
     np.testing.assert_array_equal(np.asarray(ring.store.logits)[order, 0], [25, 25, 26, 26, 27, 27])
+
+
+@pytest.mark.parametrize("make", [Replay, PrioritisedReplay])
+def test_until_n_steps_are_seen_there_is_nothing_to_sample(make):
+    run = random_steps(1, 2, batch=2)
+    on_device, on_host = (NStep(make(8, 4, where=where), 3, GAMMA) for where in ("device", "host"))
+    _, batch = on_device.sample(stored(on_device, run), jax.random.key(0))
+    assert all((np.asarray(x) == 0).all() for x in jax.tree.leaves(batch))
+    with pytest.raises(RunError, match=f"^{make.__name__} is sampled before anything was inserted.\n"):
+        on_host.sample(stored(on_host, run), jax.random.key(0))
 
 
 @pytest.mark.parametrize("where", ["device", "host"])
