@@ -1,0 +1,187 @@
+"""MAPPO: multi-agent PPO (Yu et al., 2022, https://arxiv.org/abs/2103.01955).
+
+All agents share one policy, which sees an agent's own observation; one critic sees the observations of all agents side
+by side and gives a value for each. Departures from the paper: values are not normalised, the networks have no memory,
+and a truncated episode bootstraps from the value of its last observations.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from msrl.algorithms.networks import Network, Policy, clip_each, encode
+from msrl.algorithms.requirements import bounded, require_action, require_agents, require_vector_observations
+from msrl.api import Actor, Agent, Box, Config, Discrete, EnvSpec, Learner, LearnerState, MultiDiscrete, Record, Trainer
+from msrl.buffers import Rollout
+from msrl.envs.wrappers import ScaleActions
+from msrl.rl import clipped_surrogate, clipped_value_loss, gae, permutation
+
+
+@dataclass(frozen=True)
+class MAPPOConfig(Config):
+    total_steps: int = 1_000_000
+    """Environment steps to train for; one step moves all agents."""
+    num_envs: int = 64
+    """Environments that step side by side."""
+    rollout: int = 100
+    """Steps of each environment between two updates."""
+    epochs: int = 10
+    """Times that each step is learnt from."""
+    minibatches: int = 4
+    """Parts that the steps are divided into at random in each epoch. What does not divide evenly is left out."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers, in both networks."""
+    agent_id: bool = False
+    """Whether the policy is told which agent it acts for (one-hot), so that agents can behave differently."""
+    learning_rate: float = 7e-4
+    """Step size of Adam."""
+    gamma: float = 0.99
+    """Discount per step."""
+    gae_lambda: float = 0.95
+    """How far advantages look ahead: 0 is one step, 1 the whole episode."""
+    clip: float = 0.2
+    """How far an action's probability may move, as a ratio, before it earns nothing more."""
+    clip_value: bool = False
+    """Whether the value is held to `clip` of its old one in the same way."""
+    value_coef: float = 0.5
+    """Weight of the value loss."""
+    entropy_coef: float = 0.01
+    """Weight of the entropy bonus."""
+    max_grad_norm: float = 10.0
+    """Norm to which the gradients of each network are cut."""
+
+    @property
+    def updates(self) -> int:
+        return max(1, self.total_steps // (self.num_envs * self.rollout))
+
+
+class Views:
+    """What the policy and the critic are shown of the observations (..., N, *shape)."""
+
+    def __init__(self, spec: EnvSpec, agent_id: bool):
+        self.space, self.agents, self.agent_id = spec.observation, len(spec.agents), agent_id
+        one = jax.ShapeDtypeStruct((self.agents, *spec.observation.shape), spec.observation.dtype)
+        self.own_space = Box(jax.eval_shape(self.own, one).shape[-1:])
+        self.joint_space = Box(jax.eval_shape(self.joint, one).shape)
+
+    def own(self, obs):  # (..., N, F) or, with the agent's number, (..., N, F + N)
+        features = encode(self.space, obs)
+        if not self.agent_id:
+            return features
+        number = jnp.broadcast_to(jnp.eye(self.agents), (*features.shape[:-1], self.agents))
+        return jnp.concatenate([features, number], axis=-1)
+
+    def joint(self, obs):  # (..., N * F)
+        features = encode(self.space, obs)
+        return features.reshape(*features.shape[:-2], math.prod(features.shape[-2:]))
+
+
+def mappo_loss(params, rows, *, policy, critic, config):
+    """(loss, metrics) of a minibatch: every agent's step counts as one. `rows` has leaves (M, N, ...)."""
+    distribution = policy.apply(params["actor"], rows.own)
+    value = critic.apply(params["critic"], rows.joint).ravel()  # (M * N,)
+    log_prob, old_log_prob = distribution.log_prob(rows.action).ravel(), rows.log_prob.ravel()
+    advantage = rows.advantage.ravel()
+    advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    policy_loss = clipped_surrogate(log_prob, old_log_prob, advantage, clip=config.clip).mean()
+    clip = config.clip if config.clip_value else jnp.inf
+    value_loss = clipped_value_loss(value, rows.value.ravel(), rows.target.ravel(), clip=clip).mean()
+    entropy = distribution.entropy().mean()
+    loss = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
+    return loss, dict(loss=loss, policy_loss=policy_loss, value_loss=value_loss, entropy=entropy)
+
+
+class MAPPOActor(Actor):
+    def __init__(self, policy: Policy, views: Views):
+        self.policy, self.views = policy, views
+
+    def act(self, weights, key, obs):
+        action, log_prob = self.policy.apply(weights, self.views.own(obs)).sample_and_log_prob(key)
+        return Record(action=action, log_prob=log_prob)  # (B, N, ...), (B, N)
+
+    def exploit(self, weights, key, obs):
+        return Record(action=self.policy.apply(weights, self.views.own(obs)).mode())
+
+
+class MAPPOLearner(Learner):
+    def __init__(self, policy: Policy, critic: Network, views: Views, config: MAPPOConfig):
+        self.policy, self.critic, self.views, self.config = policy, critic, views, config
+        self.optimiser = optax.chain(clip_each(config.max_grad_norm), optax.adam(config.learning_rate, eps=1e-5))
+        self.loss = partial(mappo_loss, policy=policy, critic=critic, config=config)
+
+    def init(self, key):
+        actor, critic = jax.random.split(key)
+        params = {"actor": self.policy.init(actor, jnp.zeros(self.views.own_space.shape)),
+                  "critic": self.critic.init(critic, jnp.zeros(self.views.joint_space.shape))}
+        return LearnerState(params, self.optimiser.init(params))
+
+    def weights(self, state):
+        return state.params["actor"]
+
+    def learn(self, state, key, batch):
+        rows = self.rows(state.params, batch)
+        size = rows.value.shape[0] // self.config.minibatches
+        keys = jax.random.split(key, self.config.epochs)
+        order = jax.vmap(lambda key: permutation(key, rows.value.shape[0]))(keys)  # (epochs, T*B)
+        order = order[:, : size * self.config.minibatches].reshape(-1, size)
+
+        def step(carry, chosen):
+            params, opt = carry
+            minibatch = jax.tree.map(lambda leaf: leaf[chosen], rows)
+            grads, metrics = jax.grad(self.loss, has_aux=True)(params, minibatch)
+            return self.apply_gradients(self.optimiser, params, opt, grads), metrics
+
+        (params, opt), metrics = jax.lax.scan(step, (state.params, state.opt), order)
+        return state.replace(params=params, opt=opt), jax.tree.map(jnp.mean, metrics)
+
+    def rows(self, params, batch):
+        """What the epochs learn from, leaves (T*B, ...), from a rollout with leaves (T, B, ...)."""
+        joint = self.views.joint(batch.obs)
+        both = jnp.stack([joint, self.views.joint(batch.final_obs)])  # (2, T, B, N * F)
+        value, next_value = self.critic.apply(params["critic"], both)  # (T, B, N) each
+        one = partial(gae, gamma=self.config.gamma, lam=self.config.gae_lambda)
+        every = jax.vmap(jax.vmap(one, (1, 1, 1, None, None), 1), 1, 1)  # an episode ends for all its agents at once
+        advantage = every(batch.reward, value, next_value, batch.terminated, batch.done)
+        rows = Record(own=self.views.own(batch.obs), joint=joint, action=batch.action, log_prob=batch.log_prob,
+                      value=value, advantage=advantage, target=advantage + value)
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
+
+
+class MAPPO(Trainer):
+    Config = MAPPOConfig
+
+    def __init__(self, config, spec):
+        super().__init__(config, spec)
+        require_agents("MAPPO", spec)
+        require_vector_observations("MAPPO", spec)
+        require_action("MAPPO", spec, Discrete, MultiDiscrete, Box, others="a wrapper that flattens them")
+
+    def agent(self):
+        views = Views(self.spec, self.config.agent_id)
+        policy = Policy(views.own_space, self.spec.action, self.config.hidden)
+        critic = Network(views.joint_space, len(self.spec.agents), self.config.hidden)
+        return Agent(MAPPOActor(policy, views), MAPPOLearner(policy, critic, views, self.config))
+
+    def buffers(self):
+        return {"rollout": Rollout(length=self.config.rollout)}
+
+    @staticmethod
+    def wrap(env, config):
+        return ScaleActions(env) if isinstance(env.spec.action, Box) and bounded(env.spec.action) else env
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        for _ in range(self.config.updates):
+            for _ in range(self.config.rollout):
+                act = msrl.agent_act(obs)
+                step = msrl.env_step(act.action)
+                msrl.replay_buffer_insert(
+                    obs=obs, action=act.action, log_prob=act.log_prob, reward=step.reward,
+                    terminated=step.terminated, done=step.done, final_obs=step.final_obs,
+                )
+                obs = step.obs
+            msrl.report(msrl.agent_learn(msrl.replay_buffer_sample()))

@@ -1,0 +1,173 @@
+"""PPO: proximal policy optimisation (Schulman et al., 2017, https://arxiv.org/abs/1707.06347).
+
+Departures from the paper: policy and value are two networks, advantages are normalised within each minibatch, the
+value loss may be clipped like the policy's, and actions of a bounded Box are scaled from [-1, 1]. A truncated episode
+bootstraps from the value of its last observation.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from msrl.algorithms.networks import Network, Policy, clip_each
+from msrl.algorithms.requirements import bounded, require_action, require_one_agent
+from msrl.api import Actor, Agent, Box, Config, Discrete, Learner, LearnerState, MultiDiscrete, Record, Trainer
+from msrl.buffers import Rollout
+from msrl.envs.wrappers import NormaliseObs, NormaliseReward, ScaleActions
+from msrl.rl import clipped_surrogate, clipped_value_loss, gae, permutation
+
+
+@dataclass(frozen=True)
+class PPOConfig(Config):
+    total_steps: int = 500_000
+    """Environment steps to train for."""
+    num_envs: int = 64
+    """Environments that step side by side."""
+    rollout: int = 128
+    """Steps of each environment between two updates."""
+    epochs: int = 4
+    """Times that each step is learnt from."""
+    minibatches: int = 4
+    """Parts that the steps are divided into at random in each epoch, with one gradient step each. What does not divide
+    evenly is left out, at random."""
+    hidden: tuple[int, ...] = (64, 64)
+    """Widths of the hidden layers, in both networks."""
+    learning_rate: float = 2.5e-4
+    """Step size of Adam."""
+    anneal: bool = False
+    """Whether the learning rate falls to 0 over the training."""
+    gamma: float = 0.99
+    """Discount per step."""
+    gae_lambda: float = 0.95
+    """How far advantages look ahead: 0 is one step, 1 the whole episode."""
+    clip: float = 0.2
+    """How far an action's probability may move, as a ratio, before it earns nothing more."""
+    clip_value: bool = False
+    """Whether the value is held to `clip` of its old one in the same way."""
+    value_coef: float = 0.5
+    """Weight of the value loss."""
+    entropy_coef: float = 0.01
+    """Weight of the entropy bonus."""
+    max_grad_norm: float = 0.5
+    """Norm to which the gradients of each network are cut."""
+    normalise_obs: bool = False
+    """Whether observations are brought to mean 0 and variance 1, as seen so far."""
+    normalise_reward: bool = False
+    """Whether rewards are divided by the standard deviation of the discounted return, as seen so far."""
+
+    @property
+    def updates(self) -> int:
+        return max(1, self.total_steps // (self.num_envs * self.rollout))
+
+
+def ppo_loss(params, rows, *, policy, critic, config):
+    """(loss, metrics) of a minibatch: `rows` has leaves (M, ...)."""
+    distribution = policy.apply(params["actor"], rows.obs)
+    value = critic.apply(params["critic"], rows.obs)[..., 0]  # (M,)
+    log_prob = distribution.log_prob(rows.action)
+    advantage = (rows.advantage - rows.advantage.mean()) / (rows.advantage.std() + 1e-8)
+    policy_loss = clipped_surrogate(log_prob, rows.log_prob, advantage, clip=config.clip).mean()
+    clip = config.clip if config.clip_value else jnp.inf
+    value_loss = clipped_value_loss(value, rows.value, rows.target, clip=clip).mean()
+    entropy = distribution.entropy().mean()
+    loss = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
+    log_ratio = log_prob - rows.log_prob
+    kl = (jnp.exp(log_ratio) - 1.0 - log_ratio).mean()  # never negative, unlike the mean of -log_ratio
+    return loss, dict(loss=loss, policy_loss=policy_loss, value_loss=value_loss, entropy=entropy, kl=kl)
+
+
+class PPOActor(Actor):
+    def __init__(self, policy: Policy):
+        self.policy = policy
+
+    def act(self, weights, key, obs):
+        action, log_prob = self.policy.apply(weights, obs).sample_and_log_prob(key)
+        return Record(action=action, log_prob=log_prob)
+
+    def exploit(self, weights, key, obs):
+        return Record(action=self.policy.apply(weights, obs).mode())
+
+
+class PPOLearner(Learner):
+    def __init__(self, policy: Policy, critic: Network, obs: jax.ShapeDtypeStruct, config: PPOConfig):
+        self.policy, self.critic, self.obs, self.config = policy, critic, obs, config
+        steps = config.updates * config.epochs * config.minibatches
+        rate = optax.linear_schedule(config.learning_rate, 0.0, steps) if config.anneal else config.learning_rate
+        self.optimiser = optax.chain(clip_each(config.max_grad_norm), optax.adam(rate, eps=1e-5))
+        self.loss = partial(ppo_loss, policy=policy, critic=critic, config=config)
+
+    def init(self, key):
+        actor, critic = jax.random.split(key)
+        obs = jnp.zeros(self.obs.shape, self.obs.dtype)
+        params = {"actor": self.policy.init(actor, obs), "critic": self.critic.init(critic, obs)}
+        return LearnerState(params, self.optimiser.init(params))
+
+    def weights(self, state):
+        return state.params["actor"]
+
+    def learn(self, state, key, batch):
+        rows = self.rows(state.params, batch)
+        size = rows.value.shape[0] // self.config.minibatches
+        keys = jax.random.split(key, self.config.epochs)
+        order = jax.vmap(lambda key: permutation(key, rows.value.shape[0]))(keys)  # (epochs, T*B)
+        order = order[:, : size * self.config.minibatches].reshape(-1, size)
+
+        def step(carry, chosen):
+            params, opt = carry
+            minibatch = jax.tree.map(lambda leaf: leaf[chosen], rows)
+            grads, metrics = jax.grad(self.loss, has_aux=True)(params, minibatch)
+            return self.apply_gradients(self.optimiser, params, opt, grads), metrics
+
+        (params, opt), metrics = jax.lax.scan(step, (state.params, state.opt), order)
+        return state.replace(params=params, opt=opt), jax.tree.map(jnp.mean, metrics)
+
+    def rows(self, params, batch):
+        """What the epochs learn from, leaves (T*B, ...), from a rollout with leaves (T, B, ...)."""
+        both = jnp.stack([batch.obs, batch.final_obs])  # (2, T, B, ...)
+        value, next_value = self.critic.apply(params["critic"], both)[..., 0]
+        advantages = jax.vmap(partial(gae, gamma=self.config.gamma, lam=self.config.gae_lambda), 1, 1)
+        advantage = advantages(batch.reward, value, next_value, batch.terminated, batch.done)
+        rows = Record(obs=batch.obs, action=batch.action, log_prob=batch.log_prob, value=value, advantage=advantage,
+                      target=advantage + value)
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
+
+
+class PPO(Trainer):
+    Config = PPOConfig
+
+    def __init__(self, config, spec):
+        super().__init__(config, spec)
+        require_one_agent("PPO", spec)
+        require_action("PPO", spec, Discrete, MultiDiscrete, Box, others="a wrapper that flattens them")
+
+    def agent(self):
+        policy = Policy(self.spec.observation, self.spec.action, self.config.hidden)
+        critic = Network(self.spec.observation, 1, self.config.hidden)
+        obs = jax.ShapeDtypeStruct(self.spec.batch(self.spec.observation, 1), self.spec.observation.dtype)
+        return Agent(PPOActor(policy), PPOLearner(policy, critic, obs, self.config))
+
+    def buffers(self):
+        return {"rollout": Rollout(length=self.config.rollout)}
+
+    @staticmethod
+    def wrap(env, config):
+        if isinstance(env.spec.action, Box) and bounded(env.spec.action):
+            env = ScaleActions(env)
+        env = NormaliseObs(env) if config.normalise_obs else env
+        return NormaliseReward(env, config.gamma) if config.normalise_reward else env
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        for _ in range(self.config.updates):
+            for _ in range(self.config.rollout):
+                act = msrl.agent_act(obs)
+                step = msrl.env_step(act.action)
+                msrl.replay_buffer_insert(
+                    obs=obs, action=act.action, log_prob=act.log_prob, reward=step.reward,
+                    terminated=step.terminated, done=step.done, final_obs=step.final_obs,
+                )
+                obs = step.obs
+            msrl.report(msrl.agent_learn(msrl.replay_buffer_sample()))

@@ -1,0 +1,63 @@
+"""What an algorithm cannot take, said before anything is built.
+
+In: the specification of an environment. Out: nothing, or an EnvError that names what the algorithm can take.
+"""
+
+import numpy as np
+
+from msrl.api import Box, Discrete, EnvSpec, MultiDiscrete
+from msrl.errors import EnvError
+
+
+def require_one_agent(algorithm: str, spec: EnvSpec) -> None:
+    if spec.agents:
+        raise EnvError(
+            f"{algorithm} cannot take {spec.id}: it has {len(spec.agents)} agents.",
+            why=f"{algorithm} learns for one agent, whose observations have no agent dimension.",
+            instead="Use mappo, or an environment with one agent.",
+        )
+
+
+def require_agents(algorithm: str, spec: EnvSpec) -> None:
+    if not spec.agents:
+        raise EnvError(
+            f"{algorithm} cannot take {spec.id}: it has one agent.",
+            why=f"{algorithm}'s critic sees the observations of several agents side by side.",
+            instead="Use ppo, or an environment with several agents.",
+        )
+
+
+def require_action(algorithm: str, spec: EnvSpec, *kinds: type, others: str) -> None:
+    """The action space is one of `kinds`; a Box must be a vector. `others` is what to use instead."""
+    space = spec.action
+    if isinstance(space, kinds) and (not isinstance(space, Box) or len(space.shape) == 1):
+        return
+    names = {Discrete: "Discrete", MultiDiscrete: "MultiDiscrete", Box: "Box of rank 1"}
+    raise EnvError(
+        f"{algorithm} cannot take {spec.id}: its actions are {space}.",
+        why=f"{algorithm} takes actions of these spaces: {', '.join(names[kind] for kind in kinds)}.",
+        instead=f"Use {others}.",
+    )
+
+
+def require_vector_observations(algorithm: str, spec: EnvSpec) -> None:
+    if isinstance(spec.observation, Box) and len(spec.observation.shape) == 3:
+        raise EnvError(
+            f"{algorithm} cannot take {spec.id}: its observations are images, {spec.observation}.",
+            why=f"{algorithm}'s networks are fully connected, and take vectors and choices.",
+            instead="Use ppo or dqn, which have convolutions for images.",
+        )
+
+
+def require_bounds(algorithm: str, spec: EnvSpec) -> None:
+    if not bounded(spec.action):
+        raise EnvError(
+            f"{algorithm} cannot take {spec.id}: its actions {spec.action} have no finite bounds.",
+            why=f"{algorithm} squashes its actions into [-1, 1], and stretches them to the bounds.",
+            instead="Use ppo, or a wrapper that says what the bounds are.",
+        )
+
+
+def bounded(space: Box) -> bool:
+    """Whether every entry of the space has finite bounds."""
+    return bool(np.all(np.isfinite(space.low)) and np.all(np.isfinite(space.high)))
