@@ -5,7 +5,9 @@ from functools import cache
 from types import CodeType
 from typing import Any
 
+from msrl.frontend.source import closure
 from msrl.ir.graph import Pure
+from msrl.ir.interp import EXPRESSION_NAMES
 
 
 class Scopes:
@@ -22,8 +24,7 @@ class Scopes:
     def _make_globals(self, scope: str) -> dict[str, Any]:
         raw = inspect.getattr_static(type(self.trainer), scope)
         function = inspect.unwrap(getattr(raw, "__func__", raw))
-        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        return {**function.__globals__, **{name: cell.cell_contents for name, cell in cells}, "self": self.trainer}
+        return {**EXPRESSION_NAMES, **function.__globals__, **closure(function), "self": self.trainer}
 
 
 @cache

@@ -21,7 +21,7 @@ def show(graph: Graph, spans: bool = True) -> str:
     lines = [f"graph {graph.name} {{"]
     lines += [f"  component {name}: {kind}" for name, kind in graph.components]
     lines += _block(graph.nodes, "  ", spans)
-    lines += [f"  results {' '.join(graph.results)}", "}"]
+    lines += [f"  {' '.join(('results', *graph.results))}", "}"] if graph.results else ["}"]
     return "\n".join(lines) + "\n"
 
 
@@ -155,14 +155,18 @@ class _Reader:
         self.at += 1
         if found := _PURE.fullmatch(line):
             out, expr, inputs, scope = found.groups()
-            pairs = tuple(tuple(pair.split("=")) for pair in inputs.split())
-            return Pure(out, json.loads(expr), pairs, scope, span)
+            return Pure(out, json.loads(expr), tuple(map(_pair, inputs.split())), scope, span)
         left, component, method, inside, reads, partition = self.match(_CALL, line)
         out, _, writes = (left or "").partition("|")
         items = [item for item in inside.split(", ") if item]
-        kwargs = tuple(tuple(item.split("=")) for item in items if "=" in item)
+        kwargs = tuple(_pair(item) for item in items if "=" in item)
         return Call(out.strip() or None, component, method, tuple(i for i in items if "=" not in i), kwargs,
                     tuple((reads or "").split()), tuple(writes.split()), tuple((partition or "").split()), span)
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, _, value = item.partition("=")
+    return name, value
 
 
 def parse(text: str) -> Graph:
@@ -174,6 +178,6 @@ def parse(text: str) -> Graph:
         component, kind = reader.match(re.compile(r"component (\S+): (\S+)"), line)
         components.append((component, kind))
         reader.at += 1
-    nodes = reader.block("results", "}")
+    nodes = reader.block("results ", "}")
     results = tuple(reader.line().split()[1:])
     return Graph(name, tuple(components), nodes, results)
