@@ -109,8 +109,8 @@ class Calls(Expressions):
             have = f"The trainer has {', '.join(self.buffers)}." if self.buffers else "The trainer has none."
             raise scope.method.error(
                 call, "Which buffer is meant is not said.", have,
-                f'Name it first: `{scope.interaction}.{entry.name}("{self.buffers[0]}", ...)`.' if self.buffers
-                else "Return at least one from `buffers()`.")
+                f'Name it: `{scope.interaction}.{entry.name}("{self.buffers[0]}"{", ..." if entry.fields else ""})`.'
+                if self.buffers else "Return at least one from `buffers()`.")
         return self.buffers[0]
 
     def own(self, call: ast.Call, scope: Scope) -> tuple[str, str]:

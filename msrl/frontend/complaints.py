@@ -151,3 +151,9 @@ CHAINED = Complaint(
     "An interaction is called in the middle of a chained comparison.", _CONDITIONAL,
     "Call it on the line before, and use its result.",
 )
+
+LAMBDA = Complaint(
+    "A lambda is kept as a value.",
+    "Values are numbers and arrays, which can be carried and sent; a function is neither.",
+    "Write it where it is called, or make it a function of the module or a method of the trainer.",
+)

@@ -42,12 +42,15 @@ class Control(Helpers):
 
     def range_bound(self, expr: ast.expr, scope: Scope) -> int | str:
         """One argument of a `range`: a number, or the name of a value."""
-        if self.contains_interaction(expr, scope):
-            return self.value(expr, scope)
-        self.check_names(expr, scope)
-        found = self.fold(expr, scope, only_harmless=False)
+        found: Any = NOT_CONSTANT
+        if not self.contains_interaction(expr, scope):
+            self.check_names(expr, scope)
+            found = self.fold(expr, scope, only_harmless=False)
         if found is NOT_CONSTANT:
-            return self.value(expr, scope)
+            given = self.binding(expr, scope)
+            if isinstance(given, str):
+                return given
+            found = given.value
         number = whole_number(found)
         if number is None:
             raise scope.method.error(expr, f"`{ast.unparse(expr)}` is {found!r}, which is no whole number.",

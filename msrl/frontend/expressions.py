@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import Any
 
 from msrl.frontend.builder import Binding, Bound, Builder, Scope, Static, Unbound
-from msrl.frontend.complaints import AROUND_INTERACTIONS, CHAINED, EXPRESSIONS
+from msrl.frontend.complaints import AROUND_INTERACTIONS, CHAINED, EXPRESSIONS, LAMBDA
 from msrl.frontend.source import free_names, stored_anywhere
 from msrl.ir.graph import Pure
 
@@ -53,6 +53,8 @@ class Expressions(Builder):
                 raise scope.method.error(expr, f"`{ast.unparse(expr.func)}` gives no value.",
                                          "It is called for its effect alone.", "Call it on a line of its own.")
             return given
+        if isinstance(expr, ast.Lambda):
+            raise scope.method.error(expr, *LAMBDA)
         hoist = _Hoist(self, scope)
         expr = hoist.visit(copy.deepcopy(expr))
         self.check_names(expr, scope)
@@ -106,6 +108,9 @@ class Expressions(Builder):
     # -- names and constants -----------------------------------------------------------------------------------------
 
     def check_names(self, expr: ast.expr, scope: Scope) -> None:
+        for node in ast.walk(expr):
+            if isinstance(node, ast.expr) and type(node) in EXPRESSIONS:
+                raise scope.method.error(node, *EXPRESSIONS[type(node)])
         for name, place in free_names(expr).items():
             self.check_name(name, place, scope)
 
@@ -196,13 +201,12 @@ class _Hoist(ast.NodeTransformer):
 
     def visit(self, node: ast.AST) -> Any:
         error = self.scope.method.error
-        if isinstance(node, ast.expr):
-            if type(node) in EXPRESSIONS:
-                raise error(node, *EXPRESSIONS[type(node)])
-            if type(node) in AROUND_INTERACTIONS:
-                for inner in ast.walk(node):
-                    if self.lowering.interacts(inner, self.scope):
-                        raise error(inner, *AROUND_INTERACTIONS[type(node)])
+        if isinstance(node, ast.expr) and type(node) in EXPRESSIONS:
+            raise error(node, *EXPRESSIONS[type(node)])
+        if isinstance(node, ast.expr) and type(node) in AROUND_INTERACTIONS:
+            for inner in ast.walk(node):
+                if self.lowering.interacts(inner, self.scope):
+                    raise error(inner, *AROUND_INTERACTIONS[type(node)])
         if isinstance(node, ast.Compare):
             for later in node.comparators[1:]:
                 if self.lowering.contains_interaction(later, self.scope):

@@ -7,7 +7,7 @@ result depends on is removed, and so is a loop or branch that is left empty. Ops
 from dataclasses import replace
 from typing import TypeVar
 
-from msrl.ir.graph import Call, Carry, For, Graph, If, Node, Pure, While, uses
+from msrl.ir.graph import Call, Carry, For, Graph, If, Node, Pure, While, uses, walk
 
 NodeT = TypeVar("NodeT", bound=Node)
 Loop = TypeVar("Loop", bound=For | While)
@@ -128,18 +128,25 @@ def _mark(nodes: tuple[Node, ...], needed: set[str]) -> None:
                 for carry in node.carries:
                     if carry.out in needed or carry.phi in needed:
                         needed.update(name for name in (carry.out, carry.phi, carry.init, carry.next) if name)
-                needed.update(bound for bound in uses(node) if bound not in {c.init for c in node.carries})
+                if isinstance(node, For) and (_acts(node) or _live(node.carries, needed)):
+                    needed.update(bound for bound in (node.start, node.stop, node.step) if isinstance(bound, str))
                 if isinstance(node, While):
                     needed.add(node.condition)
                     _mark(node.test, needed)
                 _mark(node.body, needed)
             case If():
-                for merge in node.merges:
-                    if merge.out in needed:
-                        needed.update((merge.then, merge.orelse))
-                needed.add(node.condition)
+                live = [merge for merge in node.merges if merge.out in needed]
+                for merge in live:
+                    needed.update((merge.then, merge.orelse))
+                if live or _acts(node):
+                    needed.add(node.condition)
                 _mark(node.then, needed)
                 _mark(node.orelse, needed)
+
+
+def _acts(node: Node) -> bool:
+    """Would something be missed without the node, whatever becomes of its values? A `while` may run for ever."""
+    return any(isinstance(inner, (Call, While)) for inner in walk((node,)))
 
 
 def _prune(nodes: tuple[Node, ...], needed: set[str]) -> tuple[Node, ...]:
