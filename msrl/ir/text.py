@@ -81,24 +81,27 @@ _MERGE = re.compile(r"merge (\S+) = (\S+) or (\S+)$")
 
 class _Reader:
     def __init__(self, text: str):
-        self.lines = [line.strip() for line in text.splitlines() if line.strip()]
+        numbered = enumerate(text.splitlines(), 1)
+        self.lines = [(number, line.strip()) for number, line in numbered if line.strip()]
         self.at = 0
+        self.number = 0  # of the line read last
         self.span: Span | None = None
 
     def line(self) -> str:
         """The line under the cursor, without its span, which is kept aside."""
         if self.at >= len(self.lines):
             raise VerifyError("The text of a graph ends too early.", why="A block is never closed.")
-        text, at, place = self.lines[self.at].rpartition(" @")
+        self.number, line = self.lines[self.at]
+        text, at, place = line.rpartition(" @")
         file, colon, number = place.rpartition(":")
         if at and colon and number.isdigit() and '"' not in place:
             self.span = Span(file, int(number), 1, 1, "")
             return text
         self.span = None
-        return self.lines[self.at]
+        return line
 
     def bad(self, line: str) -> VerifyError:
-        return VerifyError(f"Line {self.at + 1} of the text of a graph cannot be read: {line}", docs="docs/ir.md")
+        return VerifyError(f"Line {self.number} of the text of a graph cannot be read: {line}", docs="docs/ir.md")
 
     def match(self, pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
         found = pattern.fullmatch(line)
@@ -179,5 +182,12 @@ def parse(text: str) -> Graph:
         components.append((component, kind))
         reader.at += 1
     nodes = reader.block("results ", "}")
-    results = tuple(reader.line().split()[1:])
+    results: tuple[str, ...] = ()
+    if (line := reader.line()).startswith("results "):
+        results = tuple(line.split()[1:])
+        reader.at += 1
+    reader.match(re.compile("}"), reader.line())
+    reader.at += 1
+    if reader.at < len(reader.lines):
+        raise reader.bad(reader.line())
     return Graph(name, tuple(components), nodes, results)
