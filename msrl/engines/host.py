@@ -24,9 +24,9 @@ from msrl.ir.interp import Host, Names, run_nodes
 class HostEngine(Host):
     def __init__(self, ops: Ops, shapes: Shapes, root: jax.Array):
         self.ops, self.shapes, self.root, self.world = ops, shapes, root, ops.world
-        self.reference = Reference(ops, root)
+        self.reference = Reference(ops, root, shapes.items)
         self.seeds = root.shape[0] if root.ndim else None
-        self._parts: dict[int, list[Stretch | Node]] = {}
+        self._parts: dict[int, tuple[tuple[Node, ...], list[Stretch | Node]]] = {}
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
         return self.reference.call(node, args, kwargs, reads)
@@ -55,8 +55,9 @@ class HostEngine(Host):
 
     def parts(self, nodes: tuple[Node, ...], tail: tuple[str, ...]) -> list["Stretch | Node"]:
         if id(nodes) not in self._parts:
-            self._parts[id(nodes)] = self.divide(nodes, tail)
-        return self._parts[id(nodes)]
+            # The block is kept as well: were it freed, another might come to have its id.
+            self._parts[id(nodes)] = nodes, self.divide(nodes, tail)
+        return self._parts[id(nodes)][1]
 
     def divide(self, nodes: tuple[Node, ...], tail: tuple[str, ...]) -> list["Stretch | Node"]:
         order: list[tuple[bool, list[Node]]] = []  # (compiled?, nodes)
@@ -103,13 +104,15 @@ def traceable(node: Node, ops: Ops) -> bool:
 
 
 def is_selection(node: Pure) -> bool:
-    """Attributes, constant indices and tuples of names: no arithmetic."""
+    """Attributes, constant indices, tuples of names and unpacking: no arithmetic."""
     return _selects(node.expr)
 
 
 @cache
 def _selects(expr: str) -> bool:
     allowed = (ast.Expression, ast.Name, ast.Attribute, ast.Tuple, ast.Load, ast.Subscript, ast.Constant)
+    if expr.startswith("unpack_("):
+        return True
     tree = ast.parse(expr, mode="eval")
     # Indexing an array is work; `pair[0]` of a tuple is not, and stands for unpacking.
     return all(isinstance(node, allowed) for node in ast.walk(tree)) and not isinstance(tree.body, ast.Constant)
