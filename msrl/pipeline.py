@@ -96,12 +96,13 @@ class Program:
             rows, machine.reports = machine.reports, []
             return {name: float(np.mean([row[name] for row in rows if name in row]))
                     for name in dict.fromkeys(name for row in rows for name in row)}
-        found: dict[str, float] = {}
+        sums: dict[str, Any] = {}
+        counts: dict[str, Any] = {}
         for total, count in (self.resources.get("$metrics") or {}).values():
-            if np.sum(count):
-                found.update({name: float(np.sum(np.asarray(value, np.float64)) / np.sum(count))
-                              for name, value in total.items()})
-        return found
+            for name, value in total.items():  # the same metric may be reported in several places
+                sums[name] = sums.get(name, 0.0) + np.sum(np.asarray(value, np.float64))
+                counts[name] = counts.get(name, 0) + np.sum(count)
+        return {name: float(total / counts[name]) for name, total in sums.items() if counts[name]}
 
     def env_states(self) -> list[list[Any]]:
         """Per seed, the environment's state of each shard."""
@@ -131,12 +132,12 @@ class Program:
 
     def interpret(self) -> tuple[Names, list[dict[str, float]]]:
         """The meaning: the resources and reports that the graph's interpreter gives."""
-        machine = Reference(self.ops, self.root)
+        machine = Reference(self.ops, self.root, self.shapes.items)
         return interpret(self.graph, machine), machine.reports
 
     def eager(self) -> tuple[Names, list[dict[str, float]]]:
         """The same from running `train` as plain Python; set a breakpoint in it."""
-        machine = Reference(self.ops, self.root)
+        machine = Reference(self.ops, self.root, self.shapes.items)
         interaction = Eager(machine)
         self.trainer.train(interaction)
         return interaction.resources, machine.reports

@@ -31,7 +31,7 @@ class Inline:
     def __init__(self, graph: Graph, shapes: Shapes, ops: Ops, root: jax.Array, strict: bool):
         self.graph, self.shapes, self.ops, self.root, self.strict = graph, shapes, ops, root, strict
         self.seeds = root.shape[0] if root.ndim else None
-        self.engine = Reference(ops, root) if strict else HostEngine(ops, shapes, root)
+        self.engine = Reference(ops, root, shapes.items) if strict else HostEngine(ops, shapes, root)
         self.compile_seconds = 0.0
 
     def run(self) -> Iterator[Names]:
@@ -75,8 +75,8 @@ class Inline:
             carried.update({carry.phi: here[carry.next] for carry in node.carries if carry.phi})
             if number % size == 0:
                 yield self.look(node, names, carried)
-                carried.update({carry.phi: self.fresh_metrics(carry.phi, carried) for carry in node.carries
-                                if carry.phi and base(carry.phi) == "$metrics"})
+                self.forget_metrics(names)
+                self.forget_metrics(carried)
         for carry in node.carries:
             names[carry.out] = carried[carry.phi] if carry.phi else here[carry.next]
 
@@ -119,8 +119,9 @@ class Inline:
                 count = count * 2 if time.perf_counter() - began < WHILE_SECONDS else count
             phis = {c.phi or c.out: value for c, value in zip(node.carries, carried, strict=True)}
             yield self.look(node, names, phis)
-            carried = tuple(self.fresh_metrics(c.out, phis) if base(c.out) == "$metrics" else value
-                            for c, value in zip(node.carries, carried, strict=True))
+            self.forget_metrics(names)
+            self.forget_metrics(phis)
+            carried = tuple(phis.values())
         names.update(zip((c.out for c in node.carries), carried, strict=True))
 
     # -- values on their way into a compiled loop ------------------------------------------------------------------
@@ -141,11 +142,11 @@ class Inline:
     def wide(self, names: Names, wanted: tuple[str, ...]) -> Names:
         return {**names, **{name: jax.tree.map(self.widen, names[name]) for name in wanted}} if self.seeds else names
 
-    def fresh_metrics(self, name: str, carried: Names) -> Any:
+    def forget_metrics(self, names: Names) -> None:
         """Metrics start from zero after each look."""
-        if self.strict:
-            return carried[name]
-        return jax.tree.map(lambda x: self.widen(x, always=True), no_metrics(self.shapes))
+        for name in names:
+            if base(name) == "$metrics" and not self.strict:
+                names[name] = jax.tree.map(lambda x: self.widen(x, always=True), no_metrics(self.shapes))
 
     def look(self, node: For | While, names: Names, carried: Names) -> Names:
         """All resources as they are now."""

@@ -24,7 +24,7 @@ from msrl.ir.interp import Host, Names, run_nodes
 class HostEngine(Host):
     def __init__(self, ops: Ops, shapes: Shapes, root: jax.Array):
         self.ops, self.shapes, self.root, self.world = ops, shapes, root, ops.world
-        self.reference = Reference(ops, root)
+        self.reference = Reference(ops, root, shapes.items)
         self.seeds = root.shape[0] if root.ndim else None
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._parts: dict[int, tuple[tuple[Node, ...], list[Stretch | Node]]] = {}
@@ -104,13 +104,15 @@ def traceable(node: Node, ops: Ops) -> bool:
 
 
 def is_selection(node: Pure) -> bool:
-    """Attributes, constant indices and tuples of names: no arithmetic."""
+    """Attributes, constant indices, tuples of names and unpacking: no arithmetic."""
     return _selects(node.expr)
 
 
 @cache
 def _selects(expr: str) -> bool:
     allowed = (ast.Expression, ast.Name, ast.Attribute, ast.Tuple, ast.Load, ast.Subscript, ast.Constant)
+    if expr.startswith("unpack_("):
+        return True
     tree = ast.parse(expr, mode="eval")
     # Indexing an array is work; `pair[0]` of a tuple is not, and stands for unpacking.
     return all(isinstance(node, allowed) for node in ast.walk(tree)) and not isinstance(tree.body, ast.Constant)

@@ -64,8 +64,11 @@ class Ops:
 
         return jax.tree.map(part, item)
 
-    def new_buffer(self, component: str, item: Record) -> Any:
-        """An empty store for all shards: stacked if traceable, a tuple of shards' stores on the host."""
+    def new_buffer(self, component: str, item: Record | None) -> Any:
+        """An empty store for all shards: stacked if traceable, a tuple of shards' stores on the host. Without an item,
+        None: the loop does not use it."""
+        if item is None:
+            return None
         buffer, shards = self.world.buffers[component], self.world.shards
         part = self.shard_item(item, component)
         if not self.world.sharded(component):

@@ -32,6 +32,10 @@ class Unknown:
 UNKNOWN = Unknown()
 
 
+def unknown(tree: Any) -> bool:
+    return any(leaf is UNKNOWN for leaf in jax.tree.leaves(tree))
+
+
 @dataclass
 class Shapes:
     names: Names = field(default_factory=dict)
@@ -65,8 +69,7 @@ class _Abstract(Machine):
     # -- ops and expressions -----------------------------------------------------------------------------------------
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
-        args, kwargs = strong(args), strong(kwargs)
-        out, written = self.attempt(node, lambda: self.abstract_call(node, args, kwargs, reads))
+        out, written = self.attempt(node, lambda: self.abstract_call(node, strong(args), strong(kwargs), reads))
         if node.out:
             self.shapes.names[node.out] = out
         self.shapes.names.update(zip(node.writes, written))
@@ -80,11 +83,11 @@ class _Abstract(Machine):
         world, component, method = self.world, node.component, node.method
         counter = (jax.ShapeDtypeStruct((), np.dtype("int32")),) if any(r.startswith("#") for r in node.reads) else ()
         if component == "metrics":
-            if method == "report" and UNKNOWN not in jax.tree.leaves((args, kwargs)):
+            if method == "report" and not unknown((args, kwargs)):
                 self.shapes.metrics[node.writes[0]] = metrics_of(args, kwargs)
             return None, (None,)
         if component in world.buffers:
-            if method == "insert" and UNKNOWN not in jax.tree.leaves(kwargs):
+            if method == "insert" and not unknown(kwargs):
                 self.shapes.items.setdefault(component, Record(**jax.tree.map(_struct, kwargs)))
                 self.same_item(node, Record(**kwargs))
             if method in ("init", "insert"):
@@ -93,7 +96,7 @@ class _Abstract(Machine):
             if item is None:
                 return UNKNOWN, (None, *counter)
             return self.ops.buffer_shape(component, method, item, args), (None, *counter)
-        if UNKNOWN in jax.tree.leaves((args, kwargs, reads)):
+        if unknown((args, kwargs, reads)):
             return UNKNOWN, tuple(UNKNOWN for _ in node.writes[:-1]) + counter
         return self.ops.shape(component, method, reads[:-1] if counter else reads, args, kwargs, counter)
 
@@ -101,7 +104,7 @@ class _Abstract(Machine):
         def evaluate() -> Any:
             if node.out in self.shapes.tabular:
                 return self.ops.scopes.evaluate(node, inputs)
-            if UNKNOWN in jax.tree.leaves(inputs):
+            if unknown(inputs):
                 return UNKNOWN
             plain = {name: jax.tree.map(_struct, value) for name, value in inputs.items()}
             return jax.eval_shape(lambda given: self.ops.scopes.evaluate(node, given), plain)
@@ -154,7 +157,7 @@ class _Abstract(Machine):
             sides.append(here)
         for merge in node.merges:
             then, orelse = self.carried(sides[0][merge.then]), self.carried(sides[1][merge.orelse])
-            if not is_resource(merge.out) and UNKNOWN not in jax.tree.leaves((then, orelse)):
+            if not is_resource(merge.out) and not unknown((then, orelse)):
                 self.same(then, orelse, merge.then, merge.orelse, merge.out, branch=True)
             names[merge.out] = self.shapes.names[merge.out] = then
 
@@ -164,7 +167,7 @@ class _Abstract(Machine):
     # -- complaints --------------------------------------------------------------------------------------------------
 
     def same(self, first: Any, second: Any, first_name: str, second_name: str, name: str, branch: bool = False) -> None:
-        if UNKNOWN in jax.tree.leaves((first, second)):
+        if unknown((first, second)):
             return
         difference = describe_difference(first, second)
         if not difference:
@@ -178,7 +181,7 @@ class _Abstract(Machine):
                     "on both lines.", docs=DOCS)
 
     def same_state(self, node: Call, before: Any, after: Any) -> None:
-        if UNKNOWN in jax.tree.leaves((before, after)):
+        if unknown((before, after)):
             return
         difference = describe_difference(before, after)
         if difference:

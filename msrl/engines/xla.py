@@ -42,7 +42,7 @@ class Traced(Machine):
         if component == "metrics":
             return None, (self.report(node, args, kwargs, reads),)
         if component in self.world.buffers and method == "init":
-            return None, (self.ops.new_buffer(component, self.shapes.items[component]),)
+            return None, (self.ops.new_buffer(component, self.shapes.items.get(component)),)
         op = self.ops.op(component, method)
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
         keys = self.keys[component, method]
@@ -183,7 +183,9 @@ class Chunk:
         self.tables = tables_of((loop,), (), shapes.tabular)
         tabled = {table.name for table in self.tables}
         own = {*(carry.phi for carry in loop.carries), *tabled, loop.index if isinstance(loop, For) else None}
-        self.constants = tuple(name for name in self.read() if name not in own)
+        bounds = (loop.start, loop.step) if isinstance(loop, For) else ()
+        read = {**self.read(), **{bound: None for bound in bounds if isinstance(bound, str)}}
+        self.constants = tuple(name for name in read if name not in own)
         program = jax.vmap(self.program, (0, 0, None, None, None, 0)) if seeds else self.program
         self.run = jax.jit(program, donate_argnums=0)
 
@@ -201,9 +203,10 @@ class Chunk:
         if isinstance(self.loop, While):
             return machine.bounded_while(self.loop, names, carried, count)
         loop = self.loop
+        start, step = (names[bound] if isinstance(bound, str) else bound for bound in (loop.start, loop.step))
 
         def one_pass(at: Any, state: tuple) -> tuple:
-            return machine.one_pass(loop, names, state, at, loop.start + (begin + at) * loop.step)
+            return machine.one_pass(loop, names, state, at, start + (begin + at) * step)
 
         return lax.fori_loop(0, count, one_pass, carried), count
 
