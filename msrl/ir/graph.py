@@ -101,7 +101,25 @@ class If:
     span: Span | None = field(default=None, compare=False)
 
 
-Node = Call | Pure | For | While | If
+@dataclass(frozen=True, slots=True)
+class Send:
+    """In a local program: hands a name to another fragment. `move` identifies the channel."""
+
+    move: str
+    value: str
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Recv:
+    """In a local program: takes a name that another fragment made."""
+
+    out: str
+    move: str
+    span: Span | None = field(default=None, compare=False)
+
+
+Node = Call | Pure | For | While | If | Send | Recv
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +180,8 @@ def uses(node: Node) -> Iterator[str]:
             yield from (carry.init for carry in node.carries if carry.init)
         case If():
             yield node.condition
+        case Send():
+            yield node.value
 
 
 def definitions(node: Node) -> Iterator[str]:
@@ -170,7 +190,7 @@ def definitions(node: Node) -> Iterator[str]:
         case Call():
             yield from (node.out,) if node.out else ()
             yield from node.writes
-        case Pure():
+        case Pure() | Recv():
             yield node.out
         case For() | While():
             yield from (carry.out for carry in node.carries)

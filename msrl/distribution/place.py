@@ -1,0 +1,206 @@
+"""Graph × fragments → PlacedGraph: gives every name its homes and every cut edge a move.
+
+An op lives with its component. An expression lives with its inputs; one about a whole value lives where whole values
+are, in a fragment that is not replicated; one of constants lives wherever it is needed. A loop's name lives with what
+is handed on, and a fragment that reads it inside the loop has a copy of its own, so that what moves are its ends: a
+move sits where a name is defined. A branch's condition is a value like any other, and moves to all that branch on it.
+"""
+
+from dataclasses import dataclass
+
+from msrl.errors import VerifyError
+from msrl.ir.axes import find_axes
+from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, While, definitions
+from msrl.ir.placed import Fragment, Kind, Move, PlacedGraph
+
+EVERYWHERE = "*"
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a name is defined: by which node, in which loops and branches (outermost first), as what."""
+
+    node: Node
+    inside: tuple[Node, ...]
+    part: Carry | Merge | None = None  # of a loop or branch
+    role: str = "value"  # value, phi, out or index
+
+
+def place(graph: Graph, fragments: tuple[Fragment, ...], with_actors: frozenset[str]) -> PlacedGraph:
+    placer = _Placer(graph, fragments, find_axes(graph, with_actors))
+    return placer.place()
+
+
+class _Placer:
+    def __init__(self, graph: Graph, fragments: tuple[Fragment, ...], axes: dict[str, int]):
+        self.graph, self.fragments, self.axes = graph, {f.name: f for f in fragments}, axes
+        self.of = {component: fragment.name for fragment in fragments for component in fragment.components}
+        for component, _ in graph.components:
+            if component not in self.of:
+                raise VerifyError(f"No fragment has the component {component}.")
+        whole = [f.name for f in fragments if f.axis is None]
+        self.whole = self.of["learner"] if self.of["learner"] in whole else whole[0] if whole else None
+        self.sites: dict[str, Site] = {}
+        self.visit(graph.nodes, ())
+        self.homes: dict[str, str] = {}
+        while self.find_homes():
+            pass
+
+    def visit(self, nodes: tuple[Node, ...], inside: tuple[Node, ...]) -> None:
+        for node in nodes:
+            match node:
+                case For() | While():
+                    if isinstance(node, For):
+                        self.sites[node.index] = Site(node, (*inside, node), role="index")
+                    for carry in node.carries:
+                        if carry.phi:
+                            self.sites[carry.phi] = Site(node, (*inside, node), carry, "phi")
+                        self.sites[carry.out] = Site(node, inside, carry, "out")
+                    self.visit(node.body, (*inside, node))
+                    if isinstance(node, While):
+                        self.visit(node.test, (*inside, node))
+                case If():
+                    for merge in node.merges:
+                        self.sites[merge.out] = Site(node, inside, merge, "out")
+                    self.visit(node.then, (*inside, node))
+                    self.visit(node.orelse, (*inside, node))
+                case _:
+                    for name in definitions(node):
+                        self.sites[name] = Site(node, inside)
+
+    # -- homes -------------------------------------------------------------------------------------------------------
+
+    def find_homes(self) -> bool:
+        """One round; True if something changed."""
+        before = dict(self.homes)
+        for name, site in self.sites.items():
+            match site.node, site.part:
+                case Call(component=component), _:
+                    home: str | None = self.of[component]
+                case Pure(), _:
+                    home = self.pure_home(site.node)
+                case _, Carry() as carry:
+                    home = self.homes.get(carry.next)
+                    if home in (None, EVERYWHERE) and carry.init:
+                        home = self.homes.get(carry.init, home)
+                case _, Merge() as merge:
+                    sides = {self.homes.get(merge.then), self.homes.get(merge.orelse)} - {None, EVERYWHERE}
+                    home = sides.pop() if len(sides) == 1 else EVERYWHERE
+                case _:
+                    home = EVERYWHERE  # an index
+            if home:
+                self.homes[name] = home
+        return self.homes != before
+
+    def pure_home(self, node: Pure) -> str | None:
+        homes = dict.fromkeys(home for _, value in node.inputs
+                              if (home := self.homes.get(value)) not in (None, EVERYWHERE))
+        if not homes:
+            return EVERYWHERE
+        divided = [self.homes[value] for _, value in node.inputs if value in self.axes and value in self.homes]
+        if node.out not in self.axes and any(self.fragments[home].axis for home in divided if home != EVERYWHERE):
+            if self.whole is None:
+                raise VerifyError(f"`{node.expr}` is about whole values, and no fragment has them.", span=node.span)
+            return self.whole
+        return next(iter(homes)) if len(homes) == 1 else (divided[0] if node.out in self.axes else self.whole)
+
+    # -- demand ------------------------------------------------------------------------------------------------------
+
+    def place(self) -> PlacedGraph:
+        """Works out, from the ops backwards, what each fragment needs. What one round learns of loops (which names a
+        fragment keeps a copy of) may save moves in the next."""
+        copies: set[tuple[str, str]] = set()
+        while True:
+            self.needed: set[tuple[str, str]] = set()
+            self.moved: dict[tuple[str, str], None] = {}
+            for node in self.graph_calls():
+                self.present(self.sites_of(node), self.of[node.component])
+                for name in (*node.args, *(value for _, value in node.kwargs), *node.reads):
+                    self.need(name, self.of[node.component], copies)
+            for result in self.graph.results:
+                home = self.homes[result]
+                self.need(result, home if home != EVERYWHERE else next(iter(self.fragments)), copies)
+            found = {(name, fragment) for name, fragment in self.needed if self.sites[name].role == "phi"}
+            if found == copies:
+                return self.result()
+            copies = found
+
+    def graph_calls(self) -> list[Call]:
+        return list(dict.fromkeys(site.node for site in self.sites.values() if isinstance(site.node, Call)))
+
+    def sites_of(self, node: Call) -> tuple[Node, ...]:
+        return self.sites[next(iter(definitions(node)))].inside
+
+    def present(self, inside: tuple[Node, ...], fragment: str, copies: set[tuple[str, str]] = frozenset()) -> None:  # type: ignore[assignment]
+        """The fragment takes part in these loops and branches, and so needs what they depend on."""
+        for node in inside:
+            match node:
+                case For():
+                    names = [bound for bound in (node.start, node.stop, node.step) if isinstance(bound, str)]
+                case While() | If():
+                    names = [node.condition]
+                case _:
+                    names = []
+            for name in names:
+                self.need(name, fragment, copies)
+
+    def need(self, name: str, fragment: str, copies: set[tuple[str, str]]) -> None:
+        if (name, fragment) in self.needed:
+            return
+        self.needed.add((name, fragment))
+        site, home = self.sites[name], self.homes[name]
+        here = home in (fragment, EVERYWHERE)
+        self.present(site.inside, fragment, copies)
+        match site.node, site.part:
+            case Call(), _:
+                if not here:
+                    self.moved[name, fragment] = None
+            case Pure(inputs=inputs), _:
+                if here:
+                    for _, value in inputs:
+                        self.need(value, fragment, copies)
+                else:
+                    self.moved[name, fragment] = None
+                    self.need(name, home, copies)
+            case _, Carry() as carry:
+                if site.role == "phi" or here or (carry.phi and (carry.phi, fragment) in copies):
+                    if site.role == "out":
+                        self.present((site.node,), fragment, copies)
+                    for end in (carry.init, carry.next, carry.phi):
+                        if end:
+                            self.need(end, fragment, copies)
+                else:
+                    self.moved[name, fragment] = None
+                    self.need(name, home, copies)
+            case _, Merge() as merge:
+                if here:
+                    self.present((site.node,), fragment, copies)
+                    self.need(merge.then, fragment, copies)
+                    self.need(merge.orelse, fragment, copies)
+                else:
+                    self.moved[name, fragment] = None
+                    self.need(name, home, copies)
+
+    # -- result ------------------------------------------------------------------------------------------------------
+
+    def result(self) -> PlacedGraph:
+        moves = tuple(self.move(name, target) for name, target in sorted(self.moved, key=self.order))
+        computed: dict[str, list[str]] = {}
+        for name, fragment in sorted(self.needed):
+            if (name, fragment) not in self.moved:
+                computed.setdefault(name, []).append(fragment)
+        return PlacedGraph(self.graph, tuple(self.fragments.values()), moves,
+                           tuple((name, tuple(where)) for name, where in computed.items()), tuple(self.axes.items()))
+
+    def order(self, move: tuple[str, str]) -> tuple[int, str]:
+        return list(self.sites).index(move[0]), move[1]
+
+    def move(self, name: str, target: str) -> Move:
+        source, dim = self.homes[name], self.axes.get(name)
+        kind: Kind = "send"
+        match self.fragments[source].axis, self.fragments[target].axis:
+            case None, str():
+                kind = "scatter" if dim is not None else "broadcast"
+            case str(), None if dim is not None:
+                kind = "gather"
+        return Move(name, source, target, kind, dim, self.sites[name].node.span)

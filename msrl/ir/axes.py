@@ -1,0 +1,110 @@
+"""Which values are divided among shards, and on which dimension: a graph goes in, {name: dimension} comes out.
+
+A name is *sharded* if it has one part per shard of the environments, concatenated on that dimension; all others are
+*whole*. Values mean the same either way: this says only what a fragment with some of the shards can compute by itself.
+Ops declare what they make. An expression stays sharded if it is elementwise, and its other inputs are constants; any
+other (`step.reward.mean()`) is about the whole value. A loop's name is sharded if what a pass hands on is.
+"""
+
+import ast
+from functools import cache
+
+from msrl.ir.graph import Call, For, Graph, If, Node, Pure, While
+
+# Exact for each element whatever its neighbours: the same bits for a part as for the whole.
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.BitAnd, ast.BitOr, ast.BitXor, ast.Invert, ast.USub, ast.UAdd)
+_FUNCTIONS = {"where", "maximum", "minimum", "clip", "abs", "logical_and", "logical_or", "logical_not", "astype"}
+_STRUCTURE = (ast.Expression, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.Dict, ast.BinOp, ast.UnaryOp, ast.Compare,
+              ast.cmpop, ast.keyword)
+
+
+def find_axes(graph: Graph, with_actors: frozenset[str]) -> dict[str, int]:
+    """`with_actors`: the buffers that live with the actors, one store per shard."""
+    finder = _Finder(graph, with_actors)
+    while True:
+        before = dict(finder.found)
+        finder.block(graph.nodes)
+        if finder.found == before:
+            return {name: dim for name, dim in finder.found.items() if dim is not None}
+
+
+class _Finder:
+    """Names not in `found` are not known yet: loops are gone through until nothing changes."""
+
+    def __init__(self, graph: Graph, with_actors: frozenset[str]):
+        self.graph, self.with_actors = graph, with_actors
+        self.found: dict[str, int | None] = {}
+        self.constant: set[str] = set()  # the same on every shard and no array: indices, literals, what is made of them
+
+    def block(self, nodes: tuple[Node, ...]) -> None:
+        for node in nodes:
+            match node:
+                case Call():
+                    self.call(node)
+                case Pure():
+                    self.found[node.out] = self.pure(node)
+                case For():
+                    self.constant.add(node.index)
+                    self.found[node.index] = None
+                    self.loop(node, node.body)
+                case While():
+                    self.loop(node, (*node.test, *node.body))
+                case If():
+                    self.block(node.then)
+                    self.block(node.orelse)
+                    for merge in node.merges:
+                        sides = self.found.get(merge.then), self.found.get(merge.orelse)
+                        self.found[merge.out] = sides[0] if sides[0] == sides[1] else None
+
+    def call(self, node: Call) -> None:
+        dim: int | None = None
+        if node.component in ("env", "actor"):
+            dim = 0
+        elif node.component in self.with_actors:
+            dim = 1
+        if node.out:
+            self.found[node.out] = dim
+        # States are per shard with their component; their "dimension" is the shard itself.
+        sharded = node.component == "env" or node.component in self.with_actors
+        self.found.update({name: 0 if sharded and name.startswith("$") else None for name in node.writes})
+
+    def pure(self, node: Pure) -> int | None:
+        values = [value for _, value in node.inputs]
+        if all(value in self.constant for value in values):
+            self.constant.add(node.out)
+            return None
+        dims = {self.found[value] for value in values if value not in self.constant and value in self.found}
+        return dims.pop() if len(dims) == 1 and elementwise(node.expr) else None
+
+    def loop(self, node: For | While, body: tuple[Node, ...]) -> None:
+        for carry in node.carries:
+            if carry.phi:
+                ends = [self.found[name] for name in (carry.next, carry.init) if name in self.found]
+                # What is handed on decides: an initial whole value can be divided.
+                self.found[carry.phi] = ends[0] if ends else None
+        self.block(body)
+        for carry in node.carries:
+            self.found[carry.out] = self.found.get(carry.next)
+
+
+@cache
+def elementwise(expr: str) -> bool:
+    """Does the expression treat each row of its inputs alone, and give the same bits for some rows as for all?"""
+    return all(_allowed(node) for node in ast.walk(ast.parse(expr, mode="eval")))
+
+
+def _allowed(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr=name):
+            return name not in ("T", "mT", "at", "size", "shape", "ndim")
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name in _FUNCTIONS
+        case ast.Subscript(slice=index):
+            first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
+            full = isinstance(first, ast.Slice) and first.lower is first.upper is first.step is None
+            return full or (isinstance(first, ast.Constant) and (first.value is ... or isinstance(first.value, str)))
+        case ast.Slice():
+            return True
+        case ast.operator() | ast.unaryop():
+            return isinstance(node, _OPERATORS)
+    return isinstance(node, _STRUCTURE)
