@@ -1,0 +1,56 @@
+"""Steps through a training loop as the plain Python it is.
+
+    python examples/debug_eager.py          runs two updates of PPO, printing what every interaction gives
+    python examples/debug_eager.py --pdb    stops in the debugger at the first line of `train`
+
+What the loop computes eagerly is, to the bit, what the strict run of the compiled graph computes. Components are still
+compiled one op at a time; `jax.disable_jit()` around the run makes their insides plain Python as well, and far slower.
+"""
+
+import pdb
+import sys
+
+import jax
+import numpy as np
+
+import msrl
+from msrl.backends.eager import Eager
+from msrl.engines.reference import Reference
+
+SMALL = dict(total_steps=64, num_envs=4, rollout=8, epochs=1, minibatches=2)  # two updates
+
+
+class Watched(Eager):
+    """The interaction API with a look at what passes through it."""
+
+    def env_step(self, action):
+        step = super().env_step(action)
+        print(f"env_step     action {np.asarray(action)}, ended {np.asarray(step.done).astype(int)}")
+        return step
+
+    def agent_learn(self, batch, *extra):
+        shapes = ", ".join(f"{name} {leaf.shape}" for name, leaf in batch.asdict().items())
+        print(f"agent_learn  batch of {shapes}")
+        metrics = super().agent_learn(batch, *extra)
+        print(f"             loss {metrics['loss']:.4f}")
+        return metrics
+
+
+def main(debugger: bool = False) -> None:
+    program = msrl.compile("ppo", "CartPole-v1", strict=True, **SMALL)
+    watched = Watched(Reference(program.ops, program.root))
+    if debugger:
+        pdb.Pdb(skip=["jax.*", "msrl.backends.*"]).runcall(program.trainer.train, watched)
+    else:
+        program.trainer.train(watched)
+
+    for _ in program.run():
+        pass
+    ours, theirs = watched.resources["$weights"], program.resources["$weights"]
+    same = jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), ours, theirs))
+    print(f"the same weights as the strict run, to the bit: {same}")
+    assert same
+
+
+if __name__ == "__main__":
+    main(debugger="--pdb" in sys.argv[1:])
