@@ -1,4 +1,4 @@
-"""PPO on CartPole written by hand for one device: the yardstick for what the compiler makes of `msrl/algorithms/ppo.py`.
+"""PPO on CartPole written by hand for one device: the yardstick for what the compiler makes of the loop.
 
 The same mathematics (environment, networks, advantages, permutation, losses, optimiser), in the manner of a fused JAX
 script: one jitted update of a scanned rollout and scanned minibatches. It knows nothing of Trainer, buffers, graphs or

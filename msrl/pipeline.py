@@ -6,6 +6,7 @@ caller look between chunks: log, evaluate, save, or stop.
 
 import dataclasses
 import hashlib
+import operator
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ class Program:
                 instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
         keys = [jax.random.key(seed + number) for number in range(seeds)]
         self.root = jax.numpy.stack(keys) if seeds > 1 else keys[0]
-        self.backend = Inline(self.graph, self.world, self.shapes, self.ops, self.root, strict)
+        self.backend = Inline(self.graph, self.shapes, self.ops, self.root, strict)
         self.resources: Names = {}
         self.env_steps = 0
         self._lower_seconds = time.perf_counter() - began
@@ -70,7 +71,8 @@ class Program:
 
     def run(self) -> Iterator[Update]:
         seen = np.zeros(3)
-        for self.resources in self.backend.run():
+        for resources in self.backend.run():
+            self.resources = resources
             totals = self._totals()
             episodes, returns, lengths = totals - seen
             seen = totals
@@ -169,7 +171,7 @@ def weights_sha256(params: Any) -> str:
 
 
 def _unstack(tree: Any, count: int) -> list[Any]:
-    return [jax.tree.map(lambda x: x[number], tree) for number in range(count)]
+    return [jax.tree.map(operator.itemgetter(number), tree) for number in range(count)]
 
 
 __all__ = ["Program", "Update", "compile", "weights_sha256"]

@@ -14,7 +14,7 @@ import numpy as np
 
 from msrl.engines.host import HostEngine, traceable
 from msrl.engines.library import Ops
-from msrl.engines.ops import World, strong
+from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
 from msrl.engines.xla import Chunk, no_metrics, zeros
@@ -22,13 +22,14 @@ from msrl.ir.graph import For, Graph, While, base, free, is_resource, nexts
 from msrl.ir.interp import Names
 
 LOOKS = 200  # how often a loop of known length lets the host look, at most
+WHILE_SECONDS = 0.2  # how long a chunk of any other loop should take, at least
 
 
 class Inline:
-    """`seeds` is None for one run; else `root` is an array of keys, and all runs go through one program."""
+    """One run; or several at once through one program, if `root` is an array of keys."""
 
-    def __init__(self, graph: Graph, world: World, shapes: Shapes, ops: Ops, root: jax.Array, strict: bool):
-        self.graph, self.world, self.shapes, self.ops, self.root, self.strict = graph, world, shapes, ops, root, strict
+    def __init__(self, graph: Graph, shapes: Shapes, ops: Ops, root: jax.Array, strict: bool):
+        self.graph, self.shapes, self.ops, self.root, self.strict = graph, shapes, ops, root, strict
         self.seeds = root.shape[0] if root.ndim else None
         self.engine = Reference(ops, root) if strict else HostEngine(ops, shapes, root)
         self.compile_seconds = 0.0
@@ -95,20 +96,23 @@ class Inline:
             total = len(self.passes(node, names, {}))
         chunk = Chunk(node, chunk_size(total) if total else 1, self.ops, self.shapes, self.seeds)
         carried = tuple(self.enter(names[c.init], c.init) if c.init else self.blank(c.out) for c in node.carries)
-        run, done = None, 0
+        run, done, count = None, 0, chunk.size
         while total is None or done < total:
-            count = chunk.size if total is None else min(chunk.size, total - done)
+            count = count if total is None else min(chunk.size, total - done)
             arguments = chunk.arguments(carried, self.wide(names, chunk.constants), done, count, self.root)
             if run is None:
                 began = time.perf_counter()
                 run = chunk.run.lower(*arguments).compile()
                 self.compile_seconds += time.perf_counter() - began
             began = time.perf_counter()
-            carried, went = run(*arguments)
-            went = int(np.max(went))
-            done += went
-            if total is None and went < count:
-                break
+            carried, passes = run(*arguments)
+            passes = int(np.max(passes))
+            done += passes
+            if total is None:
+                if passes < count:
+                    break
+                # How long a `while` runs is not known, so it lets the host look by the clock.
+                count = count * 2 if time.perf_counter() - began < WHILE_SECONDS else count
             phis = {c.phi or c.out: value for c, value in zip(node.carries, carried, strict=True)}
             yield self.look(node, names, phis)
             carried = tuple(self.fresh_metrics(c.out, phis) if base(c.out) == "$metrics" else value

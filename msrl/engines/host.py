@@ -29,10 +29,10 @@ class HostEngine(Host):
         self._parts: dict[int, list[Stretch | Node]] = {}
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
-        return self.reference.apply(node.component, node.method, args, kwargs, reads)
+        return self.reference.call(node, args, kwargs, reads)
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
-        value = self.ops.scopes.evaluate(node, inputs)
+        value = self.reference.pure(node, inputs)
         # A counter is a 32-bit number from the start, or the first call of a stretch would compile it twice.
         return np.int32(value) if is_resource(node.out) else value
 

@@ -1,7 +1,7 @@
 """A world's ops, each made once and shared by all that run or study them.
 
-`alone` runs an op for one shard at the shard's own shape, `fused` for all shards at once on whole values; the rest tells
-what ops return without running them.
+`alone` runs an op for one shard at the shard's own shape, `fused` for all shards at once on whole values; the rest
+tells what ops return without running them.
 """
 
 from collections.abc import Callable

@@ -10,9 +10,10 @@ import jax
 import numpy as np
 
 from msrl.api import Record
+from msrl.engines.blame import blame
 from msrl.engines.library import Ops
 from msrl.engines.ops import join, split, strong
-from msrl.errors import TypeCheckError
+from msrl.errors import RunError, TypeCheckError
 from msrl.ir.graph import Call, Pure
 from msrl.ir.interp import Host
 
@@ -23,10 +24,12 @@ class Reference(Host):
         self.reports: list[dict[str, float]] = []
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
-        return self.apply(node.component, node.method, args, kwargs, reads)
+        with blame(node, RunError):
+            return self.apply(node.component, node.method, args, kwargs, reads)
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
-        return self.ops.scopes.evaluate(node, inputs)
+        with blame(node, RunError):
+            return self.ops.scopes.evaluate(node, inputs)
 
     def apply(self, component: str, method: str, args: tuple, kwargs: dict[str, Any],
               reads: tuple) -> tuple[Any, tuple]:

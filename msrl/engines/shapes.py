@@ -1,7 +1,7 @@
 """Works out the shape of every name before anything runs, and refuses what cannot be compiled.
 
-In: a graph and a world. Out: `Shapes`: the abstract value of every name, the item that each buffer holds, the metrics of
-every report. Each loop is run once, abstractly. A value that changes shape or dtype from one pass to the next, or
+In: a graph and its ops. Out: `Shapes`: the abstract value of every name, the item that each buffer holds, the metrics
+of every report. Each loop is run once, abstractly. A value that changes shape or dtype from one pass to the next, or
 between two branches, is an error that shows both lines.
 """
 
@@ -13,11 +13,12 @@ import jax
 import numpy as np
 
 from msrl.api import Record
+from msrl.engines.blame import blame, title
 from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import metrics_of
 from msrl.engines.tables import Tabular, find_tabular
-from msrl.errors import MsrlError, TypeCheckError
+from msrl.errors import TypeCheckError
 from msrl.ir.graph import Call, For, Graph, If, Pure, While, base, definitions, is_resource, walk
 from msrl.ir.interp import Machine, Names, run_nodes
 
@@ -110,30 +111,24 @@ class _Abstract(Machine):
 
     def attempt(self, node: Call | Pure, work: Callable[[], Any]) -> Any:
         """Runs user code; what it raises is told in terms of the loop's line."""
-        what = f"`{node.expr}`" if isinstance(node, Pure) else f"`{node.component}.{node.method}`"
-        try:
-            return work()
-        except MsrlError as problem:
-            if problem.span is None:
-                raise type(problem)(problem.what, span=node.span, why=problem.why, instead=problem.instead,
-                                    docs=problem.docs) from problem
-            raise
-        except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
-                jax.errors.TracerIntegerConversionError) as problem:
-            raise TypeCheckError(
-                f"{what} needs a number while the loop is being compiled.", span=node.span, docs=DOCS,
-                why="Its input is computed at run time, and Python's `if`, `max`, `int`, `and` look at the number itself.",
-                instead="Use the array form: `jnp.maximum`, `jnp.where`, `.astype(int)`, `&`; or an `if` statement.",
-            ) from problem
-        except Exception as problem:
-            raise TypeCheckError(f"{what} fails: {type(problem).__name__}.", span=node.span,
-                                 why=str(problem).strip().split("\n\n")[0], docs=DOCS) from problem
+        with blame(node, TypeCheckError):
+            try:
+                return work()
+            except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
+                    jax.errors.TracerIntegerConversionError) as problem:
+                raise TypeCheckError(
+                    f"{title(node)} needs a number while the loop is being compiled.", span=node.span, docs=DOCS,
+                    why="Its input is computed at run time, and Python's `if`, `max`, `int` and `and` look at the "
+                        "number itself.",
+                    instead="Use the array form (`jnp.maximum`, `jnp.where`, `.astype(int)`, `&`), or an `if` "
+                            "statement.",
+                ) from problem
 
     # -- control flow ------------------------------------------------------------------------------------------------
 
     def for_(self, node: For, names: Names) -> None:
-        index = node.start if isinstance(node.start, int) and node.trips else jax.ShapeDtypeStruct((), np.dtype("int32"))
-        self.loop(node, names, {node.index: index})
+        number = jax.ShapeDtypeStruct((), np.dtype("int32"))
+        self.loop(node, names, {node.index: number if node.trips is None else node.start})
 
     def while_(self, node: While, names: Names) -> None:
         self.loop(node, names, {})

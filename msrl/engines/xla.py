@@ -110,7 +110,7 @@ class Traced(Machine):
             def run() -> tuple:
                 here = dict(names)
                 run_nodes(nodes, here, self)
-                return tuple(self.as_shaped(here[pick], merge.out) for pick, merge in zip(picks, node.merges))
+                return tuple(self.settled(here[pick]) for pick in picks)
             return run
 
         out = lax.cond(jnp.asarray(names[node.condition], bool), side(node.then, [m.then for m in node.merges]),
@@ -119,13 +119,13 @@ class Traced(Machine):
 
     def enter(self, node: For | While, names: Names) -> tuple:
         """The carries before the first pass. What is first made inside the loop starts as zeros."""
-        return tuple(self.as_shaped(names[c.init], c.out) if c.init else
+        return tuple(self.settled(names[c.init]) if c.init else
                      jax.tree.map(jnp.asarray, zeros(self.shapes.names[c.out])) for c in node.carries)
 
     def leave(self, node: For | While, here: Names) -> tuple:
-        return tuple(self.as_shaped(here[carry.next], carry.out) for carry in node.carries)
+        return tuple(self.settled(here[carry.next]) for carry in node.carries)
 
-    def as_shaped(self, value: Any, name: str) -> Any:
+    def settled(self, value: Any) -> Any:
         """The value without weak types, so that it fits where a loop keeps it."""
         return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), strong(value))
 
@@ -158,7 +158,8 @@ class Stretch:
 
     def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array) -> tuple:
         names = dict(zip((*self.given, *self.kept), (*given, *kept), strict=True))
-        machine = Traced(self.ops, self.shapes, self.nodes, root, {t.name: (t, e) for t, e in zip(self.tables, tables)})
+        machine = Traced(self.ops, self.shapes, self.nodes, root,
+                         {t.name: (t, e) for t, e in zip(self.tables, tables)})
         run_nodes(self.nodes, names, machine)
         return tuple(names[name] for name in self.outputs)
 
