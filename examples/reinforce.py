@@ -3,7 +3,8 @@
     python examples/reinforce.py            trains on CartPole for a few seconds
     python examples/reinforce.py 20000      the same for 20 000 environment steps
 
-From the command line it is an algorithm like any other: `msrl train examples/reinforce.py:Reinforce`.
+From the command line it is an algorithm like any other: `msrl train examples/reinforce.py:Reinforce --env
+CartPole-v1`.
 """
 
 import sys
