@@ -22,7 +22,9 @@ import jax
 import pytest
 
 from msrl import algorithms
+from msrl.cli.options import EvalOptions, GraphOptions, NewOptions, TrainOptions
 from msrl.frontend import complaints
+from msrl.running import Result
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -65,8 +67,9 @@ def placeless(text: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def quick_compilation():
-    """What is asked here is whether code runs; nobody waits for it to run fast."""
+def quick_compilation(monkeypatch, tmp_path_factory):
+    """What is asked here is whether code runs; nobody waits for it to run fast. Pages share what they compile."""
+    monkeypatch.setenv("MSRL_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "compiled"))
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield
@@ -139,6 +142,24 @@ def test_configuration_table_has_every_field_with_its_default(algorithm):
     table = re.findall(r"^\| `(\w+)` \| `([^`]*)` \| ", page, re.M)
     fields = dataclasses.fields(algorithms.load(algorithm).Config)
     assert table == [(field.name, repr(field.default)) for field in fields]
+
+
+@pytest.mark.parametrize("options, section", [(TrainOptions, "msrl train"), (EvalOptions, "msrl eval"),
+                                              (GraphOptions, "msrl graph"), (NewOptions, "msrl new")])
+def test_flags_are_on_the_page_of_the_command_line(options, section):
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    text = page.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    flags = {f"--{field.name.replace('_', '-')}" for field in dataclasses.fields(options)
+             if "Positional" not in str(field.type)}
+    assert set(re.findall(r"^\| `(--[\w-]+)` \| ", text, re.M)) == flags
+
+
+def test_fields_of_a_result_are_on_the_page_of_the_command_line():
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    text = page.partition("\n## JSON\n")[2].partition("\n## ")[0]
+    rows = "".join(re.findall(r"^\| (`.*?`) \| ", text, re.M))
+    fields = {field.name for field in dataclasses.fields(Result)} - {"params", "curve"}  # which are not in the JSON
+    assert set(re.findall(r"`(\w+)`", rows)) == fields
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
