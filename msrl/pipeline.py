@@ -10,15 +10,21 @@ import operator
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
 from msrl import algorithms, envs
+from msrl import distribution as distributions
 from msrl.api import Config, Env, Trainer
 from msrl.backends.eager import Eager
 from msrl.backends.inline import Inline
+from msrl.backends.threads import Threads
+from msrl.backends.worker import Worker
+from msrl.backends.workers import make_workers
+from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
 from msrl.engines.host import traceable
 from msrl.engines.library import Ops
@@ -42,10 +48,23 @@ class Update:
     episode_length: float | None
 
 
+@dataclass(frozen=True)
+class Deployment:
+    """How a program is spread out. It never changes what is computed."""
+
+    distribution: str = "local"
+    """A distribution policy: see `msrl list`."""
+    backend: str = "inline"
+    """inline: one thread steps all fragments; threads: one thread per instance."""
+    actors: int = 1
+    """Instances of the fragment that is replicated over the environments' shards."""
+
+
 class Program:
     """A compiled trainer. Run it once; `resources` are those of the last look (weights, environment states, ...)."""
 
-    def __init__(self, trainer: Trainer, env: Env, *, seed: int, seeds: int, strict: bool):
+    def __init__(self, trainer: Trainer, env: Env, *, seed: int, seeds: int, strict: bool,
+                 deployment: Deployment = Deployment()):  # noqa: B008 (frozen)
         began = time.perf_counter()
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
@@ -60,7 +79,12 @@ class Program:
                 instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
         keys = [jax.random.key(seed + number) for number in range(seeds)]
         self.root = jax.numpy.stack(keys) if seeds > 1 else keys[0]
-        self.backend = Inline(self.graph, self.shapes, self.ops, self.root, strict)
+        policy = distributions.load(deployment.distribution)
+        with_actors = frozenset(name for name, buffer in self.world.buffers.items() if buffer.home == "actor")
+        self.placed = place(self.graph, policy.fragments(self.graph, with_actors), with_actors)
+        self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, strict, deployment.actors)
+        self.backend = {"inline": Inline, "threads": Threads}[deployment.backend](self.workers)
+        self.lead = next(w for w in self.workers if "learner" in w.program.fragment.components)
         self.evaluator = Evaluator(self.world.agent.actor)
         self.resources: Names = {}
         self.env_steps = 0
@@ -68,30 +92,39 @@ class Program:
 
     @property
     def compile_seconds(self) -> float:
-        return self._lower_seconds + self.backend.compile_seconds
+        return self._lower_seconds + sum(worker.compile_seconds for worker in self.workers)
 
     def run(self) -> Iterator[Update]:
+        """Trains; an Update whenever the place that learns lets the host look, and one at the end."""
         seen = np.zeros(3)
-        for resources in self.backend.run():
-            self.resources = resources
-            totals = self._totals()
-            episodes, returns, lengths = totals - seen
-            seen = totals
-            self.env_steps = int(np.max(self.resources.get("#env.step", 0))) * self.world.config.num_envs
-            yield Update(self.env_steps, self._metrics(), int(episodes),
-                         float(returns / episodes) if episodes else None,
-                         float(lengths / episodes) if episodes else None)
+        steps: dict[Worker, tuple[int, np.ndarray]] = {}  # of each worker with environments
+        states: dict[Worker, list[Any]] = {}
+        for worker, look in self.backend.run():
+            if "$env" in look:
+                count = int(np.max(look.get("#env.step", 0))) * worker.ops.world.num_envs
+                steps[worker] = count, _episodes(look["$env"])
+                # Another worker's arrays may be overwritten before they are asked for.
+                states[worker] = look["$env"] if worker is self.lead else jax.tree.map(_copy, look["$env"])
+            if worker is not self.lead:
+                continue
+            self.resources = dict(look)
+            yield self._update(steps, states, seen)
+        self.resources = {name: value for worker in self.workers for name, value in worker.resources.items()}
+        yield self._update(steps, {w: w.resources["$env"] for w in self.workers if "$env" in w.resources}, seen)
 
-    def _totals(self) -> np.ndarray:
-        """Finished episodes, their returns and lengths, since the start and over all shards and seeds."""
-        states = self.resources["$env"]
-        found = [stats(state) for state in (states if isinstance(states, tuple) else (states,))]
-        return np.array([sum(np.sum(np.asarray(getattr(s, name), np.float64)) for s in found)
-                         for name in ("episodes", "return_sum", "length_sum")])
+    def _update(self, steps: dict[Worker, tuple[int, np.ndarray]], states: dict[Worker, Any], seen: np.ndarray) -> Update:
+        self.env_steps = sum(count for count, _ in steps.values())
+        self.shard_states = [state for worker in self.workers if worker in states
+                             for state in shards_of(states[worker], worker.ops.world.shards, self.seeds)]
+        totals = sum((totals for _, totals in steps.values()), np.zeros(3))
+        episodes, returns, lengths = totals - seen
+        seen[:] = totals
+        return Update(self.env_steps, self._metrics(), int(episodes), float(returns / episodes) if episodes else None,
+                      float(lengths / episodes) if episodes else None)
 
     def _metrics(self) -> dict[str, float]:
         if self.strict:
-            machine = self.backend.engine
+            machine = self.lead.engine
             assert isinstance(machine, Reference)
             rows, machine.reports = machine.reports, []
             return {name: float(np.mean([row[name] for row in rows if name in row]))
@@ -106,11 +139,9 @@ class Program:
 
     def env_states(self) -> list[list[Any]]:
         """Per seed, the environment's state of each shard."""
-        states = self.resources["$env"]
-        if isinstance(states, tuple):
-            return [list(states)]
-        per_seed = _unstack(states, self.seeds) if self.seeds > 1 else [states]
-        return [_unstack(one, self.world.shards) if self.world.shards > 1 else [one] for one in per_seed]
+        if self.seeds == 1:
+            return [self.shard_states]
+        return [list(states) for states in zip(*(_unstack(state, self.seeds) for state in self.shard_states), strict=True)]
 
     def per_seed(self, resource: str) -> list[Any]:
         value = self.resources[resource]
@@ -144,13 +175,14 @@ class Program:
 
 
 def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
-            config: Config | None = None, **fields: Any) -> Program:
+            config: Config | None = None, deployment: Deployment = Deployment(), **fields: Any) -> Program:  # noqa: B008
     """Compiles an algorithm for an environment. `fields` override the configuration's defaults."""
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **check_fields(cls, fields))
     base = envs.make(env) if isinstance(env, str) else env
     wrapped = cls.wrap(EpisodeStats(base), settings)
-    return Program(cls(settings, wrapped.spec), wrapped, seed=seed, seeds=seeds, strict=strict)
+    return Program(cls(settings, wrapped.spec), wrapped, seed=seed, seeds=seeds, strict=strict,
+                   deployment=deployment)
 
 
 def check_fields(cls: type[Trainer], fields: dict[str, Any]) -> dict[str, Any]:
@@ -171,6 +203,27 @@ def weights_sha256(params: Any) -> str:
         digest.update(f"{path} {array.dtype.str} {array.shape}".encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+def _episodes(states: Any) -> np.ndarray:
+    """Finished episodes, their returns and lengths, since the start and over all shards and seeds."""
+    found = [stats(state) for state in (states if isinstance(states, tuple) else (states,))]
+    return np.array([sum(np.sum(np.asarray(getattr(s, name), np.float64)) for s in found)
+                     for name in ("episodes", "return_sum", "length_sum")])
+
+
+def shards_of(states: Any, shards: int, seeds: int = 1) -> list[Any]:
+    """The states of a component's shards, each with its leading seed dimension if there are several seeds."""
+    if isinstance(states, tuple):
+        return list(states)
+    if shards == 1:
+        return [states]
+    at = 0 if seeds == 1 else 1
+    return [jax.tree.map(partial(jax.numpy.take, indices=number, axis=at), states) for number in range(shards)]
+
+
+def _copy(leaf: Any) -> Any:
+    return np.array(leaf) if isinstance(leaf, (jax.Array, np.ndarray)) else leaf
 
 
 def _unstack(tree: Any, count: int) -> list[Any]:

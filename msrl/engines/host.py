@@ -17,7 +17,7 @@ from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
 from msrl.engines.xla import Stretch
-from msrl.ir.graph import Call, Node, Pure, definitions, free, is_resource, uses, walk
+from msrl.ir.graph import Call, Node, Pure, Recv, Send, definitions, free, is_resource, uses, walk
 from msrl.ir.interp import Host, Names, run_nodes
 
 
@@ -99,8 +99,9 @@ class HostEngine(Host):
 
 
 def traceable(node: Node, ops: Ops) -> bool:
-    """Can the node be part of a compiled program?"""
-    return all(ops.world.traceable(inner.component) for inner in walk((node,)) if isinstance(inner, Call))
+    """Can the node be part of a compiled program? Ops on the host and moves cannot."""
+    return all(ops.world.traceable(inner.component) if isinstance(inner, Call) else not isinstance(inner, (Send, Recv))
+               for inner in walk((node,)))
 
 
 def is_selection(node: Pure) -> bool:

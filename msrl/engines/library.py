@@ -25,7 +25,13 @@ class Ops:
         self.op: Callable[[str, str], Op] = cache(lambda component, method: make_op(world, component, method))
         self.alone = cache(lambda component, method: alone(self.op(component, method), component, method))
         self.fused = cache(lambda component, method: fuse(
-            self.op(component, method), world.shards, world.config.num_envs))
+            self.op(component, method), world.shards, world.num_envs))
+
+    def part(self, shards: range) -> "Ops":
+        """The same ops for some of the shards. What runs one shard alone is shared."""
+        other = Ops(self.world.part(shards))
+        other.op, other.alone = self.op, self.alone
+        return other
 
     def keys_shape(self, op: Op) -> jax.ShapeDtypeStruct:
         key = jax.eval_shape(lambda: jax.random.key(0))
@@ -42,7 +48,7 @@ class Ops:
         return out, (*written, *counter)
 
     def host_shape(self, component: str, method: str, args: tuple) -> Any:
-        num_envs = self.world.config.num_envs
+        num_envs = self.world.num_envs
         match component, method:
             case _, "init":
                 return None
@@ -59,7 +65,7 @@ class Ops:
             return item
 
         def part(x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-            mine = divided(x, world.config.num_envs)
+            mine = divided(x, world.num_envs)
             return jax.ShapeDtypeStruct((world.envs_per_shard, *x.shape[1:]), x.dtype) if mine else x
 
         return jax.tree.map(part, item)

@@ -8,7 +8,7 @@ of the environments and on which dimension of its arrays the shards lie. Random 
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -31,25 +31,32 @@ class Op:
 
 @dataclass(frozen=True)
 class World:
-    """A trainer's components, made for one environment and configuration."""
+    """A trainer's components, made for one environment and configuration, with all of its shards or a run of them."""
 
     trainer: Trainer
     env: Env
     agent: Agent
     buffers: Mapping[str, Buffer]
     own: Mapping[str, Component]
+    first_shard: int = 0
+    shards: int = 1
 
     @property
     def config(self) -> Config:
         return self.trainer.config
 
     @property
-    def shards(self) -> int:
-        return self.config.shards
-
-    @property
     def envs_per_shard(self) -> int:
         return self.config.num_envs // self.config.shards
+
+    @property
+    def num_envs(self) -> int:
+        """The environments of this world's shards."""
+        return self.envs_per_shard * self.shards
+
+    def part(self, shards: range) -> "World":
+        """The same components with some of the shards only."""
+        return replace(self, first_shard=shards.start, shards=len(shards))
 
     def traceable(self, component: str) -> bool:
         match component:
@@ -79,7 +86,7 @@ def make_world(trainer: Trainer, env: Env) -> World:
             raise UsageError(f"A component cannot be called {name!r}.",
                              why=f"Names are identifiers, each used once; {', '.join(sorted(reserved))} are taken.",
                              instead="Give it another name in `buffers()` or `components()`.")
-    return World(trainer, env, trainer.agent(), buffers, own)
+    return World(trainer, env, trainer.agent(), buffers, own, shards=config.shards)
 
 
 def make_op(world: World, component: str, method: str) -> Op:
@@ -177,11 +184,13 @@ def fuse(op: Op, shards: int, num_envs: int) -> Callable[[jax.Array, tuple, tupl
     return jax.jit(run)
 
 
-def op_keys(base: jax.Array, op: Op, shards: int) -> jax.Array:
-    """The keys of all shards (one key if there is one shard), before the call's number is folded in."""
-    if not op.sharded or shards == 1:
+def op_keys(base: jax.Array, op: Op, world: World) -> jax.Array:
+    """The keys of the world's shards (one key if there is one shard), before the call's number is folded in."""
+    if not op.sharded:
         return jax.random.fold_in(base, 0)
-    return jax.vmap(jax.random.fold_in, (None, 0))(base, jnp.arange(shards))
+    if world.shards == 1:
+        return jax.random.fold_in(base, world.first_shard)
+    return jax.vmap(jax.random.fold_in, (None, 0))(base, world.first_shard + jnp.arange(world.shards))
 
 
 def op_key(root: jax.Array, component: str, method: str) -> jax.Array:

@@ -46,10 +46,11 @@ class Reference(Host):
         args, kwargs = strong(args), strong(kwargs)
         outs, written = [], []
         for shard in range(shards):
-            mine = (split(args, shard, shards, self.world.config.num_envs),
-                    split(kwargs, shard, shards, self.world.config.num_envs)) if op.sharded else (args, kwargs)
+            mine = (split(args, shard, shards, self.world.num_envs),
+                    split(kwargs, shard, shards, self.world.num_envs)) if op.sharded else (args, kwargs)
             own = tuple(state[shard] for state in states) if op.sharded and op.states else states
-            out, after = run(self.root, np.int32(shard), np.int32(count), own, *mine)
+            number = self.world.first_shard + shard if op.sharded else 0
+            out, after = run(self.root, np.int32(number), np.int32(count), own, *mine)
             outs.append(out)
             written.append(after)
         states = tuple(zip(*written, strict=True)) if op.sharded and op.states else written[0]

@@ -6,7 +6,7 @@ between two branches, is an error that shows both lines.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -59,6 +59,20 @@ def find_shapes(graph: Graph, ops: Ops) -> Shapes:
                                  why="What it holds is known from the records inserted.",
                                  instead="Call `msrl.replay_buffer_insert(...)` for it in the loop.")
     return shapes
+
+
+def local_shapes(shapes: Shapes, axes: dict[str, int], whole: int, part: int) -> Shapes:
+    """The shapes that an instance sees that has `part` of the `whole` environments."""
+    if part == whole:
+        return shapes
+
+    def cut(tree: Any, dim: int) -> Any:
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((*x.shape[:dim], part, *x.shape[dim + 1:]), x.dtype)
+                            if len(x.shape) > dim and x.shape[dim] == whole else x, tree)
+
+    names = {name: cut(tree, axes[name]) if name in axes and not is_resource(name) else tree
+             for name, tree in shapes.names.items()}
+    return replace(shapes, names=names, items={name: cut(item, 0) for name, item in shapes.items.items()})
 
 
 class _Abstract(Machine):

@@ -31,7 +31,7 @@ class Traced(Machine):
         self.positions: dict[str, Any] = {}  # loop index → which pass of it this is
         # Made here, outside all loops, as they are the same on every pass.
         self.keys = {
-            (call.component, call.method): op_keys(op_key(root, call.component, call.method), op, self.world.shards)
+            (call.component, call.method): op_keys(op_key(root, call.component, call.method), op, self.world)
             for call in calls(nodes) if call.component != "metrics"
             and not (call.component in self.world.buffers and call.method == "init")
             for op in (ops.op(call.component, call.method),)

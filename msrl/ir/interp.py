@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Any, assert_never
 
 from msrl.errors import TypeCheckError
-from msrl.ir.graph import Call, For, Graph, If, Node, Pure, While, base, nexts
+from msrl.ir.graph import Call, For, Graph, If, Node, Pure, Recv, Send, While, base, nexts
 
 Names = dict[str, Any]
 
@@ -110,6 +110,8 @@ def run_nodes(nodes: tuple[Node, ...], names: Names, machine: Machine) -> None:
                 machine.while_(node, names)
             case If():
                 machine.if_(node, names)
+            case Send() | Recv():
+                raise AssertionError("moves are for whoever runs the local programs")
             case _:
                 assert_never(node)
 

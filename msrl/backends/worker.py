@@ -1,0 +1,226 @@
+"""One instance of a fragment at work: steps its local program.
+
+`run` is a generator. It yields `None` where it waits for a message that is not there yet, and the live resources at
+points where the host may look (between chunks of a top-level loop). It must not be resumed before the looker is done,
+as the next chunk overwrites them in place.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from msrl.engines.host import HostEngine, traceable
+from msrl.engines.library import Ops
+from msrl.engines.ops import strong
+from msrl.engines.reference import Reference
+from msrl.engines.shapes import Shapes
+from msrl.engines.xla import Chunk, no_metrics, zeros
+from msrl.ir.graph import For, If, Node, Recv, Send, While, base, free, is_resource, nexts, walk
+from msrl.ir.interp import Names
+from msrl.ir.placed import LocalProgram
+from msrl.runtime.channels import Exchange
+
+LOOKS = 200  # how often a loop of known length lets the host look, at most
+WHILE_SECONDS = 0.2  # how long a chunk of any other loop should take, at least
+
+Look = Names | None
+Part = tuple[tuple[Node, ...] | Node, tuple[str, ...]]
+
+
+class Worker:
+    """One run; or several at once through one program, if `root` is an array of keys."""
+
+    def __init__(self, program: LocalProgram, instance: int, shapes: Shapes, ops: Ops, root: jax.Array, strict: bool,
+                 exchange: Exchange):
+        self.program, self.instance, self.exchange = program, instance, exchange
+        self.shapes, self.ops, self.root, self.strict = shapes, ops, root, strict
+        self.seeds = root.shape[0] if root.ndim else None
+        self.engine = Reference(ops, root, shapes.items) if strict else HostEngine(ops, shapes, root)
+        self.compile_seconds = 0.0
+        self.resources: Names = {}  # as of the last look
+        self.messages = 0  # sent and received, so far
+        # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
+        self._parts: dict[int, tuple[tuple[Node, ...], list[Part]]] = {}
+
+    def run(self) -> Iterator[Look]:
+        names: Names = {}
+        yield from self.block(self.program.nodes, names, self.program.results, top=True)
+        self.resources = {base(result): names[result] for result in self.program.results}
+        yield self.resources
+
+    # -- blocks --------------------------------------------------------------------------------------------------------
+
+    def block(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...], top: bool = False) -> Iterator[Look]:
+        for part, needed in self.parts(nodes, tail, top):
+            match part:
+                case Send():
+                    self.send(part, names[part.value])
+                case Recv():
+                    while not self.exchange.ready(part.move, self.instance):
+                        yield None
+                    names[part.out] = self.exchange.receive(part.move, self.instance)
+                    self.messages += 1
+                case For() | While():
+                    yield from self.loop(part, names, top)
+                case If():
+                    yield from self.branch(part, names)
+                case _:
+                    assert isinstance(part, tuple)
+                    self.compute(part, names, needed, top)
+
+    def parts(self, nodes: tuple[Node, ...], tail: tuple[str, ...], top: bool) -> list[Part]:
+        """The block cut at moves, and at loops and branches that hold some or that the host may look into; each part
+        with the names that are needed after it."""
+        if id(nodes) not in self._parts:
+            parts: list[tuple[Node, ...] | Node] = []
+            pending: list[Node] = []
+            for node in nodes:
+                if moves(node) or (top and isinstance(node, (For, While))):
+                    parts += [tuple(pending)] if pending else []
+                    parts.append(node)
+                    pending = []
+                else:
+                    pending.append(node)
+            parts += [tuple(pending)] if pending else []
+            later = [tuple(n for p in parts[at + 1:] for n in (p if isinstance(p, tuple) else (p,)))
+                     for at in range(len(parts))]
+            needed = [tuple(free(rest, tail)) for rest in later]
+            self._parts[id(nodes)] = nodes, list(zip(parts, needed, strict=True))
+        return self._parts[id(nodes)][1]
+
+    def compute(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...], top: bool) -> None:
+        began = time.perf_counter()
+        if isinstance(self.engine, HostEngine):
+            self.engine.block(nodes, names, tail, once=top)
+        else:
+            self.engine.block(nodes, names, tail)
+        if top:
+            self.compile_seconds += time.perf_counter() - began
+
+    def send(self, node: Send, value: Any) -> None:
+        # A resource may be written over where it lives; what was sent must not change under its reader.
+        value = jax.tree.map(jnp.copy, value) if is_resource(node.value) else value
+        self.exchange.send(node.move, self.instance, value)
+        self.messages += 1
+
+    def branch(self, node: If, names: Names) -> Iterator[Look]:
+        taken = bool(names[node.condition])
+        here = dict(names)
+        picks = tuple(merge.then if taken else merge.orelse for merge in node.merges)
+        yield from self.block(node.then if taken else node.orelse, here, picks)
+        names.update((merge.out, here[pick]) for merge, pick in zip(node.merges, picks, strict=True))
+
+    def wait(self) -> None:
+        """Sleeps until a message arrives somewhere; the caller looks whether it was the one waited for."""
+        with self.exchange.changed:
+            self.exchange.changed.wait(timeout=0.1)
+
+    # -- loops ---------------------------------------------------------------------------------------------------------
+
+    def loop(self, node: For | While, names: Names, top: bool) -> Iterator[Look]:
+        if not self.strict and traceable(node, self.ops):
+            yield from self.compiled(node, names)
+        else:
+            yield from self.stepped(node, names, top)
+
+    def stepped(self, node: For | While, names: Names, top: bool) -> Iterator[Look]:
+        """Pass by pass on the host."""
+        carried = {carry.phi: names[carry.init] for carry in node.carries if carry.phi and carry.init}
+        indices = self.indices(node, names) if isinstance(node, For) else None
+        size = chunk_size(len(indices)) if indices is not None else 1
+        here: Names = dict(names)
+        number = 0
+        while indices is None or number < len(indices):
+            here = {**names, **carried}
+            if isinstance(node, While):
+                yield from self.block(node.test, here, (node.condition,))
+                if not bool(here[node.condition]):
+                    break
+            elif indices is not None:
+                here[node.index] = indices[number]
+            yield from self.block(node.body, here, nexts(node))
+            carried.update({carry.phi: here[carry.next] for carry in node.carries if carry.phi})
+            number += 1
+            if top and number % size == 0:
+                yield self.look(names, carried)
+                self.forget_metrics(names)
+                self.forget_metrics(carried)
+        for carry in node.carries:
+            names[carry.out] = carried[carry.phi] if carry.phi else here[carry.next]
+
+    def indices(self, node: For, names: Names) -> range:
+        return range(*(int(names[b]) if isinstance(b, str) else b for b in (node.start, node.stop, node.step)))
+
+    def compiled(self, node: For | While, names: Names) -> Iterator[Look]:
+        """Chunk by chunk in one compiled program."""
+        total = len(self.indices(node, names)) if isinstance(node, For) else None
+        chunk = Chunk(node, chunk_size(total) if total else 1, self.ops, self.shapes, self.seeds)
+        carried = tuple(self.enter(names[c.init], c.init) if c.init else self.blank(c.out) for c in node.carries)
+        run, done, count = None, 0, chunk.size
+        while total is None or done < total:
+            count = count if total is None else min(chunk.size, total - done)
+            arguments = chunk.arguments(carried, self.wide(names, chunk.constants), done, count, self.root)
+            if run is None:
+                began = time.perf_counter()
+                run = chunk.run.lower(*arguments).compile()
+                self.compile_seconds += time.perf_counter() - began
+            began = time.perf_counter()
+            carried, passes = run(*arguments)
+            passes = int(np.max(passes))
+            done += passes
+            if total is None:
+                if passes < count:
+                    break
+                # How long a `while` runs is not known, so it lets the host look by the clock.
+                count = count * 2 if time.perf_counter() - began < WHILE_SECONDS else count
+            phis = {c.phi or c.out: value for c, value in zip(node.carries, carried, strict=True)}
+            yield self.look(names, phis)
+            self.forget_metrics(names)
+            self.forget_metrics(phis)
+            carried = tuple(phis.values())
+        names.update(zip((c.out for c in node.carries), carried, strict=True))
+
+    # -- values on their way into a compiled loop ------------------------------------------------------------------
+
+    def enter(self, value: Any, name: str) -> Any:
+        """A carry's first value. The loop will write over it, so what others may still read is copied."""
+        value = jax.tree.map(self.widen, strong(value))
+        return value if is_resource(name) else jax.tree.map(jnp.array, value)
+
+    def blank(self, name: str) -> Any:
+        return jax.tree.map(lambda x: self.widen(x, always=True), zeros(self.shapes.names[name]))
+
+    def widen(self, x: Any, always: bool = False) -> Any:
+        """A host value once per seed, if there are several."""
+        host = always or isinstance(x, (bool, int, float, np.generic))
+        return np.broadcast_to(strong(x), (self.seeds, *np.shape(x))) if self.seeds and host else x
+
+    def wide(self, names: Names, wanted: tuple[str, ...]) -> Names:
+        return {**names, **{name: jax.tree.map(self.widen, names[name]) for name in wanted}} if self.seeds else names
+
+    # -- looks ---------------------------------------------------------------------------------------------------------
+
+    def forget_metrics(self, names: Names) -> None:
+        """Metrics start from zero after each look."""
+        for name in names:
+            if base(name) == "$metrics" and not self.strict:
+                names[name] = jax.tree.map(lambda x: self.widen(x, always=True), no_metrics(self.shapes))
+
+    def look(self, names: Names, carried: Names) -> Names:
+        """All resources as they are now."""
+        live = {base(name): value for name, value in names.items() if is_resource(name)}
+        live.update({base(name): value for name, value in carried.items() if name and is_resource(name)})
+        self.resources = live
+        return live
+
+
+def moves(node: Node) -> bool:
+    return any(isinstance(inner, (Send, Recv)) for inner in walk((node,)))
+
+
+def chunk_size(passes: int) -> int:
+    return max(1, -(-passes // LOOKS))

@@ -1,0 +1,79 @@
+"""What moves between the instances of fragments, within one process.
+
+A channel is known by its move and the two instances it joins, and keeps order: what was sent first is received first.
+A gather joins the parts of all source instances in the order of their shards; a scatter divides among the targets;
+a broadcast gives all the same. Values are handed over without a copy, so whoever sends must not write over them.
+"""
+
+from collections import deque
+from threading import Condition
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from msrl.ir.placed import Move
+
+
+class Exchange:
+    """All channels of a run. `sizes` gives, for each fragment, how many environments each of its instances has."""
+
+    def __init__(self, moves: tuple[Move, ...], sizes: dict[str, tuple[int, ...]]):
+        self.moves = {move.id: move for move in moves}
+        self.sizes = sizes
+        self.channels: dict[tuple[str, int, int], deque[Any]] = {}
+        self.changed = Condition()
+        for move in moves:
+            for source in range(len(sizes[move.source])):
+                for target in range(len(sizes[move.target])):
+                    self.channels[move.id, source, target] = deque()
+
+    def send(self, move_id: str, source: int, value: Any) -> None:
+        move = self.moves[move_id]
+        for target, part in enumerate(self.parts(move, value)):
+            if self.joined(move, source, target):
+                self.channels[move_id, source, target].append(part)
+        with self.changed:
+            self.changed.notify_all()
+
+    def joined(self, move: Move, source: int, target: int) -> bool:
+        """Does this pair of instances have a message to pass?"""
+        if move.kind == "send" and len(self.sizes[move.source]) > 1:
+            # Between fragments replicated alike, each to its own; of a whole value, the first copy will do.
+            return source == target if len(self.sizes[move.target]) > 1 else source == 0
+        return True
+
+    def parts(self, move: Move, value: Any) -> list[Any]:
+        targets = self.sizes[move.target]
+        if move.kind != "scatter":
+            return [value] * len(targets)
+        cuts = np.cumsum(targets)[:-1]
+        assert move.dim is not None
+
+        def cut(x: Any) -> list[Any]:
+            return (np if isinstance(x, np.ndarray) else jnp).split(x, cuts, axis=move.dim)
+
+        leaves, tree = jax.tree.flatten(value)
+        columns = [cut(leaf) for leaf in leaves]
+        return [jax.tree.unflatten(tree, [column[number] for column in columns]) for number in range(len(targets))]
+
+    def sources(self, move: Move, target: int) -> list[int]:
+        return [s for s in range(len(self.sizes[move.source])) if self.joined(move, s, target)]
+
+    def ready(self, move_id: str, target: int) -> bool:
+        move = self.moves[move_id]
+        return all(self.channels[move_id, source, target] for source in self.sources(move, target))
+
+    def receive(self, move_id: str, target: int) -> Any:
+        move = self.moves[move_id]
+        parts = [self.channels[move_id, source, target].popleft() for source in self.sources(move, target)]
+        if move.kind != "gather" or len(parts) == 1:
+            return parts[0]
+
+        def join(*xs: Any) -> Any:
+            return (np if isinstance(xs[0], np.ndarray) else jnp).concatenate(xs, axis=move.dim)
+
+        return jax.tree.map(join, *parts)
+
+
