@@ -3,8 +3,8 @@
     python examples/debug_eager.py          runs two updates of PPO, printing what every interaction gives
     python examples/debug_eager.py --pdb    stops in the debugger at the first line of `train`
 
-What the loop computes eagerly is, to the bit, what the interpreter of its graph computes. Components are compiled one op
-at a time; `jax.disable_jit()` around the run makes their insides plain Python as well, and far slower.
+What the loop computes eagerly is, to the bit, what the interpreter of its graph computes. Components are compiled op by
+op; `jax.disable_jit()` around the run makes their insides plain Python as well, and far slower.
 """
 
 import pdb
@@ -38,7 +38,7 @@ class Watched(Eager):
 
 def main(debugger: bool = False) -> None:
     program = msrl.compile("ppo", "CartPole-v1", **SMALL)
-    watched = Watched(Reference(program.ops, program.root))
+    watched = Watched(Reference(program.ops, program.root, program.shapes.items))
     if debugger:
         pdb.Pdb(skip=["jax.*", "msrl.backends.*"]).runcall(program.trainer.train, watched)
     else:

@@ -65,10 +65,10 @@ def draw(program: msrl.Program) -> str:
     """One episode by hand: the environment is pure functions, and so is the actor."""
     env, actor, weights = Lake(), program.world.agent.actor, program.resources["$weights"]
     state, obs = env.reset(env.init(jax.random.key(0), 1), jax.random.key(1))
-    path, step = [tuple(state.inner[0].tolist())], jax.jit(env.step)
+    play = jax.jit(lambda state, obs, key: env.step(state, actor.exploit(weights, key, obs).action, key))
+    path = [tuple(state.inner[0].tolist())]
     for number in range(env.spec.max_episode_steps):
-        key = jax.random.fold_in(jax.random.key(2), number)
-        state, out = step(state, actor.exploit(weights, key, obs).action, key)
+        state, out = play(state, obs, jax.random.fold_in(jax.random.key(2), number))
         obs = out.obs
         if out.done[0]:
             break

@@ -5,6 +5,7 @@ In: names and settings from a user. Out: a `Job`, its description for config.jso
 
 import dataclasses
 import inspect
+import numbers
 import platform
 import shlex
 import time
@@ -61,7 +62,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
     _at_least(0, eval_every=eval_every)
     if strict:
         surroundings.pin()
-    cache.enable(strict)
+    cache.enable()
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **pipeline.check_fields(cls, fields))
     _at_least(1, total_steps=settings.total_steps, num_envs=settings.num_envs, shards=settings.shards)
@@ -73,8 +74,8 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
 
 def _at_least(least: int, **values: int) -> None:
     for name, value in values.items():
-        if value < least:
-            raise UsageError(f"{name} is {value}.", why=f"It must be {least} or more.",
+        if not isinstance(value, numbers.Integral) or value < least:
+            raise UsageError(f"{name} is {value!r}.", why=f"It must be a whole number, {least} or more.",
                              instead=f"Give --{name.replace('_', '-')} (in Python: {name}=) another value.")
 
 

@@ -112,7 +112,8 @@ class Program:
         self.resources = {name: value for worker in self.workers for name, value in worker.resources.items()}
         yield self._update(steps, {w: w.resources["$env"] for w in self.workers if "$env" in w.resources}, seen)
 
-    def _update(self, steps: dict[Worker, tuple[int, np.ndarray]], states: dict[Worker, Any], seen: np.ndarray) -> Update:
+    def _update(self, steps: dict[Worker, tuple[int, np.ndarray]], states: dict[Worker, Any],
+                seen: np.ndarray) -> Update:
         self.env_steps = sum(count for count, _ in steps.values())
         self.shard_states = [state for worker in self.workers if worker in states
                              for state in shards_of(states[worker], worker.ops.world.shards, self.seeds)]
@@ -141,7 +142,8 @@ class Program:
         """Per seed, the environment's state of each shard."""
         if self.seeds == 1:
             return [self.shard_states]
-        return [list(states) for states in zip(*(_unstack(state, self.seeds) for state in self.shard_states), strict=True)]
+        each = [_unstack(state, self.seeds) for state in self.shard_states]
+        return [list(states) for states in zip(*each, strict=True)]
 
     def per_seed(self, resource: str) -> list[Any]:
         value = self.resources[resource]

@@ -1,17 +1,20 @@
 """What the documentation says is true: its code runs, its links lead somewhere, its tables are those of the code.
 
 A page's ```python blocks are one program: they are written to one file, each at its own line, and run in a folder of
-their own. Four comments, in the line above a block or in place of one, ask for more or less:
+their own. Comments in the line above a block ask for more or less:
 
     <!-- not run -->                       pseudo-code, which is left out
     <!-- output -->                        a text block that the page's program prints (file names and lines apart)
     <!-- source: module:Class.method -->   the block is that method's source
+
+Tables of settings and blocks of source are written anew by `pytest tests/test_docs.py --update-golden`.
 """
 
 import ast
 import dataclasses
 import importlib
 import inspect
+import itertools
 import re
 import runpy
 import sys
@@ -67,9 +70,9 @@ def placeless(text: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def quick_compilation(monkeypatch, tmp_path_factory):
-    """What is asked here is whether code runs; nobody waits for it to run fast. Pages share what they compile."""
-    monkeypatch.setenv("MSRL_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "compiled"))
+def quick_compilation(monkeypatch):
+    """What is asked here is whether code runs; nobody waits for it to run fast."""
+    monkeypatch.setenv("MSRL_CACHE_DIR", "off")  # the tests have a cache of their own
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", True)
     yield
@@ -137,11 +140,28 @@ def test_pages_that_the_code_mentions_exist():
 
 
 @pytest.mark.parametrize("algorithm", algorithms.ALGORITHMS)
-def test_configuration_table_has_every_field_with_its_default(algorithm):
-    page = (ROOT / "docs" / "algorithms" / f"{algorithm}.md").read_text()
-    table = re.findall(r"^\| `(\w+)` \| `([^`]*)` \| ", page, re.M)
-    fields = dataclasses.fields(algorithms.load(algorithm).Config)
-    assert table == [(field.name, repr(field.default)) for field in fields]
+def test_settings_are_in_a_table_with_their_defaults(algorithm, update_golden):
+    page = ROOT / "docs" / "algorithms" / f"{algorithm}.md"
+    config = algorithms.load(algorithm).Config
+    meanings = {name: text for each in reversed(config.__mro__) if dataclasses.is_dataclass(each)
+                for name, text in field_docs(each).items()}
+    rows = "".join(f"| `{field.name}` | `{field.default!r}` | {meanings[field.name]} |\n"
+                   for field in dataclasses.fields(config))
+    text = page.read_text()
+    head, title, rest = text.partition("| setting | default | meaning |\n|---|---|---|\n")
+    assert title, "the page has a table of settings"
+    found = re.match(r"(\|.*\n)*", rest)[0]
+    if update_golden:
+        page.write_text(head + title + rows + rest.removeprefix(found))
+        return
+    assert found == rows
+
+
+def field_docs(config: type) -> dict[str, str]:
+    """The text below each field of a dataclass."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(config))).body[0].body
+    return {field.target.id: " ".join(text.value.value.split()) for field, text in itertools.pairwise(body)
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)}
 
 
 @pytest.mark.parametrize("options, section", [(TrainOptions, "msrl train"), (EvalOptions, "msrl eval"),
@@ -163,21 +183,25 @@ def test_fields_of_a_result_are_on_the_page_of_the_command_line():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_sources_are_those_of_the_code(page):
+def test_sources_are_those_of_the_code(page, update_golden):
     for block in blocks(page):
         if block.mark.startswith("source:"):
             module, _, path = block.mark.removeprefix("source:").strip().partition(":")
             found = importlib.import_module(module)
             for part in path.split("."):
                 found = getattr(found, part)
-            assert block.text == textwrap.dedent(inspect.getsource(found)), f"{name(page)}:{block.line + 1}"
+            source = textwrap.dedent(inspect.getsource(found))
+            if update_golden:
+                page.write_text(page.read_text().replace(block.text, source))
+            else:
+                assert block.text == source, f"{name(page)}:{block.line + 1}"
 
 
 def test_what_the_front_end_rejects_is_on_its_page():
     page = (ROOT / "docs" / "loop-language.md").read_text()
-    for table in (complaints.STATEMENTS, complaints.EXPRESSIONS, complaints.AROUND_INTERACTIONS):
-        for complaint in table.values():
-            assert f"| {complaint.what} | {complaint.instead} |" in page, complaint.what
+    tables = (complaints.STATEMENTS, complaints.EXPRESSIONS, complaints.AROUND_INTERACTIONS)
+    for complaint in (*(each for table in tables for each in table.values()), complaints.CHAINED, complaints.LAMBDA):
+        assert f"| {complaint.what} | {complaint.instead} |" in page, complaint.what
 
 
 def test_nodes_of_the_graph_have_a_row():

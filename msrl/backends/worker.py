@@ -122,10 +122,13 @@ class Worker:
     # -- loops ---------------------------------------------------------------------------------------------------------
 
     def loop(self, node: For | While, names: Names, top: bool) -> Iterator[Look]:
-        if not self.strict and traceable(node, self.ops):
-            yield from self.compiled(node, names)
-        else:
+        if self.strict or not traceable(node, self.ops):
             yield from self.stepped(node, names, top)
+        elif self.seeds and isinstance(node, For) and node.trips is None:
+            # Each seed has a number of passes of its own: all of them in one program.
+            self.engine.block((node,), names, tuple(carry.out for carry in node.carries))
+        else:
+            yield from self.compiled(node, names)
 
     def stepped(self, node: For | While, names: Names, top: bool) -> Iterator[Look]:
         """Pass by pass on the host."""

@@ -5,16 +5,14 @@ one array (2 * width,) with the root at 1, the children of node i at 2i and 2i +
 node is exactly the float32 sum of its two children; entry 0 is unused. Device and host add the same pairs, and so
 agree to the bit.
 
-Levels are `fori_loop`s, because XLA copies the whole tree in every step of a surrounding loop if they are unrolled. The
-functions are compiled by themselves for eager callers, who would otherwise compile these loops anew in every call.
+Levels are `fori_loop`s of one gather and one scatter: if they are unrolled, or written by slices, XLA goes through the
+whole tree in every step of a surrounding loop. The functions are compiled by themselves for eager callers, who would
+otherwise compile these loops anew in every call.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-DENSE_LEVELS = 10
-"""The top levels have few nodes: adding all of them up is cheaper than a scatter per level."""
 
 
 def width(capacity: int) -> int:
@@ -29,7 +27,7 @@ def depth(tree: jax.Array | np.ndarray) -> int:
 @jax.jit
 def update(tree: jax.Array, index: jax.Array, value: jax.Array) -> jax.Array:
     """Sets leaves `index` (K,) to `value` (K,). Of values for the same leaf the largest counts."""
-    levels, inside = depth(tree), "promise_in_bounds"
+    inside = "promise_in_bounds"
     node = index + tree.shape[0] // 2
     # Clear, then take the maximum: the result does not depend on the order in which a device scatters duplicates.
     tree = tree.at[node].set(0, mode=inside).at[node].max(value, mode=inside)
@@ -40,16 +38,7 @@ def update(tree: jax.Array, index: jax.Array, value: jax.Array) -> jax.Array:
         pair = tree.reshape(-1, 2).at[node].get(mode=inside)  # (K, 2)
         return tree.at[node].set(pair[:, 0] + pair[:, 1], mode=inside), node  # duplicates write the same sum
 
-    dense = min(levels, DENSE_LEVELS)
-    tree, _ = jax.lax.fori_loop(0, levels - dense, add_up, (tree, node))
-    level = jax.lax.dynamic_slice_in_dim(tree, 1 << dense, 1 << dense)
-    top = []
-    for _ in range(dense):
-        level = level[0::2] + level[1::2]
-        top.insert(0, level)
-    if not top:  # a single leaf is its own root
-        return tree
-    return jax.lax.dynamic_update_slice_in_dim(tree, jnp.concatenate(top), 1, axis=0)
+    return jax.lax.fori_loop(0, depth(tree), add_up, (tree, node))[0]
 
 
 @jax.jit

@@ -137,10 +137,10 @@ def check_flags(args: list[str], known: set[str], prog: str) -> None:
     for word in args:
         flag = word.partition("=")[0].replace("_", "-")
         if word.startswith("--") and len(word) > 2 and flag not in known:
-            near = difflib.get_close_matches(flag, sorted(known), n=3, cutoff=0.6)
+            near = difflib.get_close_matches(flag, sorted(known), n=1, cutoff=0.6)
             raise UsageError(
                 f"{prog} has no flag {word.partition('=')[0]}.",
-                why=f"Did you mean {' or '.join(near)}?" if near else "Nothing it has is called alike.",
+                why=f"Did you mean {near[0]}?" if near else "Nothing it has is called alike.",
                 instead=f"See all of them: {prog} --help")
 
 

@@ -8,7 +8,11 @@ from msrl.ir.graph import Call, Pure
 
 
 def title(node: Call | Pure) -> str:
-    return f"`{node.expr}`" if isinstance(node, Pure) else f"`{node.component}.{node.method}`"
+    """An op by its component and method; an expression as the user wrote it."""
+    if isinstance(node, Call):
+        return f"`{node.component}.{node.method}`"
+    written = node.span.text[node.span.column - 1:][:node.span.width] if node.span else ""
+    return f"`{written or node.expr}`"
 
 
 @contextmanager

@@ -84,6 +84,12 @@ class Ops:
         state = buffer.init(part)
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (shards, *x.shape)), state) if shards > 1 else state
 
+    def check_insert(self, component: str, item: Record) -> None:
+        """Lets the buffer say what it thinks of such records. One on the host is not asked: it would allocate."""
+        if self.world.buffers[component].traceable:
+            op, state = self.op(component, "insert"), jax.eval_shape(lambda: self.new_buffer(component, item))
+            jax.eval_shape(self.fused(component, "insert"), self.keys_shape(op), (state,), (), item.asdict())
+
     def buffer_shape(self, component: str, method: str, item: Record, args: tuple) -> Any:
         buffer = self.world.buffers[component]
         if not buffer.traceable:

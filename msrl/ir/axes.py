@@ -14,8 +14,8 @@ from msrl.ir.graph import Call, For, Graph, If, Node, Pure, While
 # Exact for each element whatever its neighbours: the same bits for a part as for the whole.
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.BitAnd, ast.BitOr, ast.BitXor, ast.Invert, ast.USub, ast.UAdd)
 _FUNCTIONS = {"where", "maximum", "minimum", "clip", "abs", "logical_and", "logical_or", "logical_not", "astype"}
-_STRUCTURE = (ast.Expression, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.Dict, ast.BinOp, ast.UnaryOp, ast.Compare,
-              ast.cmpop, ast.keyword)
+_STRUCTURE = (ast.Expression, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.Dict, ast.BinOp, ast.UnaryOp,
+              ast.Compare, ast.cmpop, ast.keyword)
 
 
 def find_axes(graph: Graph, with_actors: frozenset[str]) -> dict[str, int]:

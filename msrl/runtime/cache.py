@@ -1,7 +1,8 @@
 """JAX's persistent compilation cache, in the user's cache folder.
 
-`enable` goes before the first compilation, and may be called again. MSRL_CACHE_DIR names another folder, and
-MSRL_CACHE_DIR=off leaves JAX as it is. A folder that cannot be written is no reason to stop: then nothing is cached.
+`enable` goes before the first compilation, and may be called again. MSRL_CACHE_DIR names another folder;
+MSRL_CACHE_DIR=off leaves JAX as it is, and so does JAX's own JAX_COMPILATION_CACHE_DIR. A folder that cannot be written
+is no reason to stop: then nothing is cached.
 """
 
 import os
@@ -12,19 +13,18 @@ import jax
 MIN_SECONDS = 0.1  # what compiles faster is not worth a file
 
 
-def folder(strict: bool = False) -> Path | None:
-    """Where compiled programs are kept; None for nowhere. Strict mode has a place of its own, because the number of
-    threads is compiled into a program and JAX does not tell such programs apart."""
+def folder() -> Path | None:
+    """Where compiled programs are kept; None where that is not ours to say."""
     named = os.environ.get("MSRL_CACHE_DIR", "")
-    if named == "off":
+    if named == "off" or (not named and os.environ.get("JAX_COMPILATION_CACHE_DIR")):
         return None
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "msrl"
-    return (Path(named).expanduser() if named else base) / ("xla-strict" if strict else "xla")
+    return (Path(named).expanduser() if named else base) / "xla"
 
 
-def enable(strict: bool = False) -> Path | None:
+def enable() -> Path | None:
     """Turns the cache on: the folder in use, or None."""
-    place = folder(strict)
+    place = folder()
     if place is None:
         return None
     try:

@@ -71,7 +71,9 @@ def _wrong() -> dict[str, str]:
 
 def _missing() -> set[str]:
     given = {flag.partition("=")[0] for flag in _given()}
-    return {name for name in FLAGS if name not in given} | {name for name in VARIABLES if name not in os.environ}
+    on_cpu = xla_bridge.backends_are_initialized() and jax.default_backend() == "cpu"  # GPUs' flags are then no matter
+    return ({name for name in FLAGS if name not in given and not (on_cpu and name.startswith("--xla_gpu"))}
+            | {name for name in VARIABLES if name not in os.environ})
 
 
 def _line() -> str:

@@ -7,7 +7,7 @@ import pytest
 from msrl.frontend.lower import lower
 from msrl.ir.text import parse, show
 from tests.frontend.inherited import Inherits
-from tests.frontend.programs import Entry, read_table
+from tests.programs import Entry, read_table
 
 TABLE = read_table(Path(__file__).with_name("lowered.txt"))
 

@@ -6,7 +6,7 @@ import pytest
 
 from msrl.errors import LoweringError
 from msrl.frontend.lower import lower
-from tests.frontend.programs import Entry, read_table
+from tests.programs import Entry, read_table
 
 TABLE = read_table(Path(__file__).with_name("rejected.txt"))
 

@@ -22,7 +22,8 @@ def test_spans_read_back_too(graph):
     assert show(parse(show(graph))) == show(graph)
 
 
-@pytest.mark.parametrize("expr", ['"quoted"', "a @ b", "'a\\nb'", "{'x': 1}['x'] == {3}", "f'{a} @file:3'", "'ä'", "x[' = ']"])
+@pytest.mark.parametrize("expr", ['"quoted"', "a @ b", "'a\\nb'", "{'x': 1}['x'] == {3}", "f'{a} @file:3'", "'ä'",
+                                  "x[' = ']"])
 def test_expressions_of_any_kind(expr):
     graph = Graph("G", (("env", "env"),), (Pure("x.1", expr, (("a", "y.1"),), "train"),), ("$env.1",))
     assert parse(show(graph)) == graph

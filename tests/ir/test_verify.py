@@ -75,8 +75,10 @@ BROKEN = {
                                           "Call"),
     "a value of a loop's body used after it": (with_node(STEP, args=("obs.3",)),
                                                "obs.3 is used where it is not defined.", "Call"),
-    "a value of a branch used after it": (with_node(STEP, args=("a.1",)), "a.1 is used where it is not defined.", "Call"),
-    "a loop's next that is not defined": (with_carry(FOR, 0, next="x.1"), "x.1 is used where it is not defined.", "For"),
+    "a value of a branch used after it": (with_node(STEP, args=("a.1",)), "a.1 is used where it is not defined.",
+                                          "Call"),
+    "a loop's next that is not defined": (with_carry(FOR, 0, next="x.1"), "x.1 is used where it is not defined.",
+                                          "For"),
     "a bound that is not defined": (with_node(FOR, stop="n.9"), "n.9 is used where it is not defined.", "For"),
     "a merge of the other branch's value": (with_merge(0, then="a.2"), "a.2 is used where it is not defined.", "If"),
     "a condition that is not defined": (with_node(WHILE, condition="x.1"), "x.1 is used where it is not defined.",
@@ -88,9 +90,10 @@ BROKEN = {
             GOOD.nodes[FOR].body[0], reads=("$env.2",)),)),
         "$env is written in the loop, but the loop does not carry it.", "For"),
     "a resource written in a branch and not merged": (
-        with_node(IF, merges=GOOD.nodes[IF].merges[:1]), "$model is written in a branch, but not merged after it.", "If"),
-    "a carry of two resources": (with_carry(FOR, 1, init="$model.1"), "A carry joins different resources: $env, $model.",
-                                 "For"),
+        with_node(IF, merges=GOOD.nodes[IF].merges[:1]),
+        "$model is written in a branch, but not merged after it.", "If"),
+    "a carry of two resources": (with_carry(FOR, 1, init="$model.1"),
+                                 "A carry joins different resources: $env, $model.", "For"),
     "a carry of a resource and a value": (with_carry(FOR, 1, out="obs.9"),
                                           "A carry joins different resources: $env, obs.", "For"),
     "a carry with a phi and no init": (with_carry(FOR, 0, init=None),
@@ -104,8 +107,8 @@ BROKEN = {
                                    "The resource $model.9 stands where a value belongs.", "Call"),
     "a value as a resource read": (with_node(STEP, reads=("a.3",)), "The value a.3 stands where a resource belongs.",
                                    "Call"),
-    "a value as a resource written": (with_node(STEP, writes=("b.1",)), "The value b.1 stands where a resource belongs.",
-                                      "Call"),
+    "a value as a resource written": (with_node(STEP, writes=("b.1",)),
+                                      "The value b.1 stands where a resource belongs.", "Call"),
 }
 
 

@@ -6,7 +6,6 @@ exactly where `tolerance` is 0; of its reports it keeps sums and counts.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,11 +84,13 @@ def for_fast(resources: dict[str, Any], shards: int) -> dict[str, Any]:
     return out
 
 
-def plain(leaf: Any) -> Any:
+def plain(leaf: Any) -> np.ndarray:
+    """A leaf as an array. Of what lives on the host, random generators show their state, and handles nothing."""
     if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
-    return np.asarray(leaf) if not isinstance(leaf, np.random.Generator) else np.asarray(
-        [leaf.bit_generator.state["state"]["state"] % 2**31])
+    if isinstance(leaf, np.random.Generator):
+        leaf = leaf.bit_generator.state["state"]["state"] % 2**62
+    return np.asarray(leaf) if isinstance(leaf, (bool, int, float, np.ndarray, np.generic, jax.Array)) else np.zeros(0)
 
 
 def assert_same(wanted: dict[str, Any], found: dict[str, Any], tolerance: float = 0.0) -> None:
@@ -106,7 +107,3 @@ def assert_same(wanted: dict[str, Any], found: dict[str, Any], tolerance: float 
                 np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance, err_msg=name)
             else:
                 assert a.tobytes() == b.tobytes() if a.dtype == b.dtype else np.array_equal(a, b), name
-
-
-def every(cases: Iterable[str], shards: Iterable[int]) -> list[tuple[str, int]]:
-    return [(case, count) for case in cases for count in shards]

@@ -48,7 +48,7 @@ class While(Whole):
     def train(self, msrl):
         obs = msrl.env_reset()
         passes, ended = 0, 0
-        while ended < 6 and passes < 12 if False else (ended < 6):
+        while ended < 6 and not passes > 40:
             step = msrl.env_step(msrl.agent_act(obs).action)
             obs, ended = step.obs, ended + step.done.sum()
             passes += 1
@@ -100,7 +100,7 @@ class Counters(Whole):
                 flag = not flag
             a, b = b, a + b
             obs = msrl.env_step(msrl.agent_act(obs).action).obs
-        for k in range(n):
+        for _ in range(n):
             obs = msrl.env_step(msrl.agent_act(obs).action).obs
             n -= 1
         msrl.report(n=n, flag=flag, a=a, b=b)
@@ -111,7 +111,7 @@ class Rows(Whole):
 
     def train(self, msrl):
         obs = msrl.env_reset()
-        for i in range(11):
+        for i in range(11):  # noqa: B007 (read after the loop)
             act = msrl.agent_act(obs)
             step = msrl.env_step(act.action)
             obs = step.obs
@@ -225,7 +225,7 @@ class Trees(Whole):
         held = {"obs": obs, "n": (0, [jnp.int32(1)])}
         step = msrl.env_step(msrl.agent_act(obs).action)
         kept = Record(step=step, count=0)
-        for i in range(4):
+        for i in range(4):  # noqa: B007 (read after the loop)
             act = msrl.agent_act(held["obs"])
             before = kept.step.obs
             step = msrl.env_step(act.action)
@@ -264,10 +264,11 @@ class Ends(Whole):
             obs = msrl.env_reset()
             msrl.replay_buffer_insert("replay", obs=obs, at=obs[:, 0] * 0 + i)
         msrl.report(between=2)
-        for i in range(2):
+        for i in range(2):  # noqa: B007 (read after the loop)
             batch = msrl.replay_buffer_sample("replay")
         msrl.report(after=batch.at.sum() + i, between=3)
 
 
 LOOPS = {cls.__name__: cls for cls in (
-    Plain, Schedules, While, Branches, Counters, Rows, TwoBuffers, Helpers, Components, Nothing, Trees, Downwards, Ends)}
+    Plain, Schedules, While, Branches, Counters, Rows, TwoBuffers, Helpers, Components, Nothing, Trees, Downwards,
+    Ends)}

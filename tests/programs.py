@@ -3,7 +3,7 @@
 A table is a text file of entries:
 
     == name | buffers=a,b | components=m
-    the whole source of a file that defines a trainer class T (an object with no constructor arguments)
+    the whole source of a file that defines a trainer class T
     -->
     what is expected
 
@@ -29,15 +29,18 @@ class Entry:
     source: str
     expected: str
 
-    def trainer(self, folder: Path) -> Any:
-        """The program as an object of a class with a file of its own: t.py in `folder`."""
+    def load(self, folder: Path) -> type:
+        """The class T, with a file of its own: t.py in `folder`."""
         file = folder / "t.py"
         file.write_text(self.source)
         spec = importlib.util.spec_from_file_location(f"program_{next(_numbers)}", file)
         assert spec and spec.loader
         module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        return module.T()
+        return module.T
+
+    def trainer(self, folder: Path) -> Any:
+        return self.load(folder)()
 
     def update(self, found: str) -> None:
         """Writes the table anew, with `found` as what is expected here."""
