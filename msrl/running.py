@@ -151,7 +151,7 @@ class Run:
             last, updates = update.env_steps, updates + 1
             self.curve.append(update)
             latest = update.episode_return if update.episode_return is not None else latest
-            training = max(spent - program.backend.compile_seconds, 1e-9)
+            training = max(spent - program.run_compile_seconds, 1e-9)
             self.display.update(State(update.env_steps, self.job.config.total_steps,
                                       update.env_steps * program.seeds / training, latest, _loss(update.metrics)))
             due = self.job.eval_every and updates % self.job.eval_every == 0
@@ -161,7 +161,7 @@ class Run:
                 break
         running.close()
         self.compile_seconds += program.compile_seconds
-        self.train_seconds += spent - program.backend.compile_seconds
+        self.train_seconds += spent - program.run_compile_seconds
 
     def record(self, program: Program, update: Update, judged: list[Episodes]) -> None:
         if not self.folder:

@@ -83,25 +83,36 @@ class _Placer:
                     home = self.homes.get(carry.next)
                     if home in (None, EVERYWHERE) and carry.init:
                         home = self.homes.get(carry.init, home)
+                    if self.leaves_shards(carry.out, tuple(end for end in (carry.init, carry.next) if end)):
+                        home = self.whole
                 case _, Merge() as merge:
                     sides = {self.homes.get(merge.then), self.homes.get(merge.orelse)} - {None, EVERYWHERE}
                     home = sides.pop() if len(sides) == 1 else EVERYWHERE
+                    if self.leaves_shards(merge.out, (merge.then, merge.orelse)):
+                        home = self.whole
                 case _:
                     home = EVERYWHERE  # an index
             if home:
                 self.homes[name] = home
         return self.homes != before
 
+    def leaves_shards(self, name: str, of: tuple[str, ...]) -> bool:
+        """Is it a whole value, made of some that are divided among the instances of a fragment?"""
+        divided = (self.homes.get(value) for value in of if value in self.axes)
+        made = name not in self.axes and any(home in self.fragments and self.fragments[home].axis for home in divided)
+        if made and self.whole is None:
+            span = self.sites[name].node.span
+            raise VerifyError(f"{name} is about whole values, and no fragment has them.", span=span)
+        return made
+
     def pure_home(self, node: Pure) -> str | None:
         homes = dict.fromkeys(home for _, value in node.inputs
                               if (home := self.homes.get(value)) not in (None, EVERYWHERE))
         if not homes:
             return EVERYWHERE
-        divided = [self.homes[value] for _, value in node.inputs if value in self.axes and value in self.homes]
-        if node.out not in self.axes and any(self.fragments[home].axis for home in divided if home != EVERYWHERE):
-            if self.whole is None:
-                raise VerifyError(f"`{node.expr}` is about whole values, and no fragment has them.", span=node.span)
+        if self.leaves_shards(node.out, tuple(value for _, value in node.inputs)):
             return self.whole
+        divided = [self.homes[value] for _, value in node.inputs if value in self.axes and value in self.homes]
         return next(iter(homes)) if len(homes) == 1 else (divided[0] if node.out in self.axes else self.whole)
 
     # -- demand ------------------------------------------------------------------------------------------------------

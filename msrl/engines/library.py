@@ -21,7 +21,7 @@ class Ops:
 
     def __init__(self, world: World):
         self.world = world
-        self.scopes = Scopes(world.trainer)
+        self.scopes = Scopes(world.trainer, {"part_": world.cut})
         self.op: Callable[[str, str], Op] = cache(lambda component, method: make_op(world, component, method))
         self.alone = cache(lambda component, method: alone(self.op(component, method), component, method))
         self.fused = cache(lambda component, method: fuse(

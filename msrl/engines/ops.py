@@ -54,6 +54,18 @@ class World:
         """The environments of this world's shards."""
         return self.envs_per_shard * self.shards
 
+    def cut(self, whole: Any, dim: int) -> Any:
+        """This world's part of a value that has an entry for every environment; anything else as it is."""
+        total, first = self.config.num_envs, self.first_shard * self.envs_per_shard
+        if self.num_envs == total:
+            return whole
+
+        def leaf(x: Any) -> Any:
+            divided = getattr(x, "ndim", 0) > dim and x.shape[dim] == total
+            return x[(slice(None),) * dim + (slice(first, first + self.num_envs),)] if divided else x
+
+        return jax.tree.map(leaf, whole)
+
     def part(self, shards: range) -> "World":
         """The same components with some of the shards only."""
         return replace(self, first_shard=shards.start, shards=len(shards))

@@ -1,6 +1,7 @@
 """Evaluates a graph's pure expressions with the names that the user's method sees."""
 
 import inspect
+from collections.abc import Mapping
 from functools import cache
 from types import CodeType
 from typing import Any
@@ -14,8 +15,9 @@ from msrl.ir.interp import EXPRESSION_NAMES
 class Scopes:
     """Expressions are compiled once, and evaluated with their method's globals, `self` and the values given."""
 
-    def __init__(self, trainer: Any):
-        self.trainer = trainer
+    def __init__(self, trainer: Any, names: Mapping[str, Any]):
+        """`names`: what else expressions see."""
+        self.trainer, self.names = trainer, dict(names)
         self._globals = cache(self._make_globals)
 
     def evaluate(self, node: Pure, inputs: dict[str, Any]) -> Any:
@@ -25,7 +27,8 @@ class Scopes:
     def _make_globals(self, scope: str) -> dict[str, Any]:
         raw = inspect.getattr_static(type(self.trainer), scope)
         function = inspect.unwrap(getattr(raw, "__func__", raw))
-        return {**function.__globals__, **closure(function), **EXPRESSION_NAMES, **LOGIC, "self": self.trainer}
+        return {**function.__globals__, **closure(function), **EXPRESSION_NAMES, **LOGIC, **self.names,
+                "self": self.trainer}
 
 
 @cache

@@ -28,6 +28,13 @@ def find_axes(graph: Graph, with_actors: frozenset[str]) -> dict[str, int]:
             return {name: dim for name, dim in finder.found.items() if dim is not None}
 
 
+def constants(graph: Graph) -> frozenset[str]:
+    """The names that are the same numbers everywhere: loop indices, literals, and what is made of them alone."""
+    finder = _Finder(graph, frozenset())
+    finder.block(graph.nodes)
+    return frozenset(finder.constant)
+
+
 class _Finder:
     """Names not in `found` are not known yet: loops are gone through until nothing changes."""
 
@@ -71,7 +78,8 @@ class _Finder:
     def pure(self, node: Pure) -> int | None:
         values = [value for _, value in node.inputs]
         if all(value in self.constant for value in values):
-            self.constant.add(node.out)
+            if values or _literal(node.expr):
+                self.constant.add(node.out)
             return None
         dims = {self.found[value] for value in values if value not in self.constant and value in self.found}
         return dims.pop() if len(dims) == 1 and elementwise(node.expr) else None
@@ -85,6 +93,13 @@ class _Finder:
         self.block(body)
         for carry in node.carries:
             self.found[carry.out] = self.found.get(carry.next)
+
+
+def _literal(expr: str) -> bool:
+    try:
+        return isinstance(ast.literal_eval(expr), (bool, int, float))
+    except ValueError:
+        return False
 
 
 @cache

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from msrl.backends.inline import Inline
+from msrl.backends.workers import make_workers
 from msrl.pipeline import Program, compile
 
 Reports = list[dict[str, float]]
@@ -40,18 +41,23 @@ def check(trainer: type, env: Any, *, tolerance: float = 0.0, fast: bool = True,
 
 
 def strict(program: Program) -> Outcome:
-    last: dict[str, Any] = {}
-    for found in program.backend.run():
-        last = found
-    return Outcome(last, program.backend.engine.reports)
+    """Runs as deployed. States of shards that are spread over instances are put together again."""
+    for _ in program.backend.run():
+        pass
+    found: dict[str, Any] = {}
+    for worker in program.workers:
+        for name, value in worker.resources.items():
+            spread = worker.program.fragment.axis and isinstance(value, tuple) and name in found
+            found[name] = (*found[name], *value) if spread else value
+    return Outcome(found, program.lead.engine.reports)
 
 
 def run_fast(program: Program) -> tuple[dict[str, Any], dict[str, tuple[float, int]]]:
     """The resources, and the sum and count of each metric over all looks."""
-    backend = Inline(program.graph, program.shapes, program.ops, program.root, False)
+    backend = Inline(make_workers(program.placed, program.ops, program.shapes, program.root, False, 1))
     sums: dict[str, list] = defaultdict(lambda: [0.0, 0])
     last: dict[str, Any] = {}
-    for found in backend.run():
+    for _, found in backend.run():
         last = dict(found)
         for total, count in last["$metrics"].values():
             for name, value in total.items():

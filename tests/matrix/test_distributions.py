@@ -1,0 +1,38 @@
+"""The same result under every distribution, backend and number of instances: to the bit in strict mode."""
+
+import pytest
+
+from msrl.pipeline import Deployment, compile
+from tests.matrix.comparing import Outcome, assert_same, strict
+from tests.matrix.loops import LOOPS
+from tests.matrix.toys import Corridor, HostCorridor
+
+SPREAD = ["single-learner-coarse", "single-learner-fine"]
+
+
+def check(trainer, env, deployments, **settings):
+    program = compile(trainer, env, strict=True, **settings)
+    wanted = Outcome(*program.interpret())
+    assert wanted.reports
+    for deployment in deployments:
+        found = strict(compile(trainer, env, strict=True, deployment=deployment, **settings))
+        assert found.reports == wanted.reports, deployment
+        assert_same(wanted.resources, found.resources)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_every_loop_under_every_distribution(name):
+    check(LOOPS[name], Corridor(), [Deployment(distribution, "inline", 2) for distribution in SPREAD], shards=2)
+
+
+@pytest.mark.parametrize("name", ["Plain", "While", "Branches", "TwoBuffers"])
+@pytest.mark.parametrize("distribution", SPREAD)
+def test_threads_and_uneven_instances(name, distribution):
+    deployments = [Deployment(distribution, "inline", 1), Deployment(distribution, "inline", 3),
+                   Deployment(distribution, "threads", 4), Deployment(distribution, "threads", 3)]
+    check(LOOPS[name], Corridor(), deployments, shards=4)
+
+
+@pytest.mark.parametrize("distribution", SPREAD)
+def test_environment_on_the_host(distribution):
+    check(LOOPS["Plain"], HostCorridor(), [Deployment(distribution, "threads", 2)], shards=2)
