@@ -52,6 +52,8 @@ class Exchange:
         assert move.dim is not None
 
         def cut(x: Any) -> list[Any]:
+            if np.ndim(x) <= move.dim:  # the same number for all
+                return [x] * len(targets)
             return (np if isinstance(x, np.ndarray) else jnp).split(x, cuts, axis=move.dim)
 
         leaves, tree = jax.tree.flatten(value)
@@ -72,6 +74,8 @@ class Exchange:
             return parts[0]
 
         def join(*xs: Any) -> Any:
+            if np.ndim(xs[0]) <= move.dim:
+                return xs[0]
             return (np if isinstance(xs[0], np.ndarray) else jnp).concatenate(xs, axis=move.dim)
 
         return jax.tree.map(join, *parts)
