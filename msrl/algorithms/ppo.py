@@ -35,8 +35,8 @@ class PPOConfig(Config):
     evenly is left out, at random."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers, in both networks."""
-    learning_rate: float = 2.5e-4
-    """Step size of Adam."""
+    learning_rate: float = 2.5e-3
+    """Step size of Adam. High, because a minibatch is large; with fewer environments, take less."""
     anneal: bool = False
     """Whether the learning rate falls to 0 over the training."""
     gamma: float = 0.99

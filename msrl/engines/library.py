@@ -1,7 +1,7 @@
 """A world's ops, each made once and shared by all that run or study them.
 
-`alone` runs an op for one shard at the shard's own shape, `fused` for all shards at once on whole values; the rest tells
-what ops return without running them.
+`alone` runs an op for one shard at the shard's own shape, `fused` for all shards at once on whole values; the rest
+tells what ops return without running them.
 """
 
 from collections.abc import Callable
@@ -64,8 +64,11 @@ class Ops:
 
         return jax.tree.map(part, item)
 
-    def new_buffer(self, component: str, item: Record) -> Any:
-        """An empty store for all shards: stacked if traceable, a tuple of shards' stores on the host."""
+    def new_buffer(self, component: str, item: Record | None) -> Any:
+        """An empty store for all shards: stacked if traceable, a tuple of shards' stores on the host. Without an item,
+        None: the loop does not use it."""
+        if item is None:
+            return None
         buffer, shards = self.world.buffers[component], self.world.shards
         part = self.shard_item(item, component)
         if not self.world.sharded(component):
@@ -74,6 +77,12 @@ class Ops:
             return tuple(buffer.init(part) for _ in range(shards))
         state = buffer.init(part)
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (shards, *x.shape)), state) if shards > 1 else state
+
+    def check_insert(self, component: str, item: Record) -> None:
+        """Lets the buffer say what it thinks of such records. One on the host is not asked: it would allocate."""
+        if self.world.buffers[component].traceable:
+            op, state = self.op(component, "insert"), jax.eval_shape(lambda: self.new_buffer(component, item))
+            jax.eval_shape(self.fused(component, "insert"), self.keys_shape(op), (state,), (), item.asdict())
 
     def buffer_shape(self, component: str, method: str, item: Record, args: tuple) -> Any:
         buffer = self.world.buffers[component]

@@ -127,10 +127,10 @@ def _buffer_op(buffer: Buffer, method: str) -> Op:
                 state, batch = buffer.sample(states[0], key)
                 return batch, (state,)
             return Op(sample, traceable, sharded=sharded, out_dim=1 if sharded else 0)
-    return _own_op(buffer, method)
+    return _own_op(buffer, method, sharded)
 
 
-def _own_op(component: Any, method: str) -> Op:
+def _own_op(component: Any, method: str, sharded: bool = False) -> Op:
     if method == "init":
         return Op(lambda key, s, a, k: (None, (component.init(key),)), component.traceable, keyed=False)
     function = getattr(component, method, None)
@@ -141,7 +141,7 @@ def _own_op(component: Any, method: str) -> Op:
     def call(key, states, args, fields):
         state, out = function(states[0], key, *args)
         return out, (state,)
-    return Op(call, component.traceable)
+    return Op(call, component.traceable, sharded=sharded)
 
 
 def alone(op: Op, component: str, method: str) -> Callable[..., tuple[Any, tuple]]:

@@ -20,6 +20,9 @@ from msrl.engines.tables import Table, fill, tables_of
 from msrl.ir.graph import Call, For, If, Node, Pure, While, base, calls, definitions, free, is_resource, nexts
 from msrl.ir.interp import Machine, Names, run_nodes
 
+# A program that runs once costs more to optimise than it saves: a third of the compile time.
+RUN_ONCE = {"xla_backend_optimization_level": 0}
+
 
 class Traced(Machine):
     def __init__(self, ops: Ops, shapes: Shapes, nodes: tuple[Node, ...], root: jax.Array,
@@ -39,7 +42,7 @@ class Traced(Machine):
         if component == "metrics":
             return None, (self.report(node, args, kwargs, reads),)
         if component in self.world.buffers and method == "init":
-            return None, (self.ops.new_buffer(component, self.shapes.items[component]),)
+            return None, (self.ops.new_buffer(component, self.shapes.items.get(component)),)
         op = self.ops.op(component, method)
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
         keys = self.keys[component, method]
@@ -110,7 +113,7 @@ class Traced(Machine):
             def run() -> tuple:
                 here = dict(names)
                 run_nodes(nodes, here, self)
-                return tuple(self.as_shaped(here[pick], merge.out) for pick, merge in zip(picks, node.merges))
+                return tuple(self.settled(here[pick]) for pick in picks)
             return run
 
         out = lax.cond(jnp.asarray(names[node.condition], bool), side(node.then, [m.then for m in node.merges]),
@@ -119,13 +122,13 @@ class Traced(Machine):
 
     def enter(self, node: For | While, names: Names) -> tuple:
         """The carries before the first pass. What is first made inside the loop starts as zeros."""
-        return tuple(self.as_shaped(names[c.init], c.out) if c.init else
+        return tuple(self.settled(names[c.init]) if c.init else
                      jax.tree.map(jnp.asarray, zeros(self.shapes.names[c.out])) for c in node.carries)
 
     def leave(self, node: For | While, here: Names) -> tuple:
-        return tuple(self.as_shaped(here[carry.next], carry.out) for carry in node.carries)
+        return tuple(self.settled(here[carry.next]) for carry in node.carries)
 
-    def as_shaped(self, value: Any, name: str) -> Any:
+    def settled(self, value: Any) -> Any:
         """The value without weak types, so that it fits where a loop keeps it."""
         return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), strong(value))
 
@@ -142,7 +145,7 @@ class Stretch:
     """A block compiled as one program. Called with the names in scope; returns those that are needed after it."""
 
     def __init__(self, nodes: tuple[Node, ...], outputs: tuple[str, ...], ops: Ops, shapes: Shapes,
-                 seeds: int | None):
+                 seeds: int | None, once: bool):
         self.nodes, self.ops, self.shapes = nodes, ops, shapes
         self.tables = tables_of(nodes, outputs, shapes.tabular)
         tabled = {table.name for table in self.tables}
@@ -154,11 +157,12 @@ class Stretch:
         self.inputs = (*self.given, *self.kept)
         self.outputs = outputs
         program = jax.vmap(self.program, (0, 0, None, 0)) if seeds else self.program
-        self.run = jax.jit(program, donate_argnums=0)
+        self.run = jax.jit(program, donate_argnums=0, compiler_options=RUN_ONCE if once else None)
 
     def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array) -> tuple:
         names = dict(zip((*self.given, *self.kept), (*given, *kept), strict=True))
-        machine = Traced(self.ops, self.shapes, self.nodes, root, {t.name: (t, e) for t, e in zip(self.tables, tables)})
+        machine = Traced(self.ops, self.shapes, self.nodes, root,
+                         {t.name: (t, e) for t, e in zip(self.tables, tables)})
         run_nodes(self.nodes, names, machine)
         return tuple(names[name] for name in self.outputs)
 
@@ -179,7 +183,9 @@ class Chunk:
         self.tables = tables_of((loop,), (), shapes.tabular)
         tabled = {table.name for table in self.tables}
         own = {*(carry.phi for carry in loop.carries), *tabled, loop.index if isinstance(loop, For) else None}
-        self.constants = tuple(name for name in self.read() if name not in own)
+        bounds = (loop.start, loop.step) if isinstance(loop, For) else ()
+        read = {**self.read(), **{bound: None for bound in bounds if isinstance(bound, str)}}
+        self.constants = tuple(name for name in read if name not in own)
         program = jax.vmap(self.program, (0, 0, None, None, None, 0)) if seeds else self.program
         self.run = jax.jit(program, donate_argnums=0)
 
@@ -197,9 +203,10 @@ class Chunk:
         if isinstance(self.loop, While):
             return machine.bounded_while(self.loop, names, carried, count)
         loop = self.loop
+        start, step = (names[bound] if isinstance(bound, str) else bound for bound in (loop.start, loop.step))
 
         def one_pass(at: Any, state: tuple) -> tuple:
-            return machine.one_pass(loop, names, state, at, loop.start + (begin + at) * loop.step)
+            return machine.one_pass(loop, names, state, at, start + (begin + at) * step)
 
         return lax.fori_loop(0, count, one_pass, carried), count
 
