@@ -123,7 +123,16 @@ def test_a_failure_leaves_what_was_reached(msrl):
     code, out, err = msrl("train", f"{TINY}:Failing", "--env", "CartPole-v1", "--run-dir", "run", "--json",
                           "--total-steps", "640")
     assert (code, out) == (1, "")
-    assert err.endswith("RunError: The bomb went off.\nIt was asked three times.\n")
+    line = TINY.read_text().splitlines().index('            msrl.report(tick=msrl.call("bomb", "tick"))') + 1
+    assert err.endswith(f"""
+RunError: The bomb went off.
+
+  {TINY}:{line}
+{line:>5} | msrl.report(tick=msrl.call("bomb", "tick"))
+                         ^^^^^^^^^^^^^^^^^^^^^^^^^
+
+It was asked three times.
+""")
     folder = Path("run")
     assert json.loads((folder / "config.json").read_text())["status"] == "failed"
     assert [row["env_steps"] for row in rows("run")] == [4, 8, 12]
