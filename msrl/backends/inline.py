@@ -45,7 +45,7 @@ class Inline:
             else:
                 pending.append(node)
         self.before(tuple(pending), names, ())
-        yield {base(result): names[result] for result in self.graph.results}
+        yield {base(result): self.whole(names[result]) for result in self.graph.results}
 
     def before(self, nodes: tuple, names: Names, rest: tuple) -> None:
         """Runs what stands between top-level loops."""
@@ -155,7 +155,11 @@ class Inline:
         """All resources as they are now."""
         live = {base(name): value for name, value in names.items() if is_resource(name)}
         live.update({base(name): value for name, value in carried.items() if name and is_resource(name)})
-        return live
+        return {name: self.whole(value) for name, value in live.items()}
+
+    def whole(self, value: Any) -> Any:
+        """A resource for the one who looks: once per seed, even if the program has not touched it yet."""
+        return jax.tree.map(self.widen, value) if self.seeds else value
 
 
 def chunk_size(passes: int) -> int:

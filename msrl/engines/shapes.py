@@ -120,13 +120,18 @@ class _Abstract(Machine):
         with blame(node, TypeCheckError):
             try:
                 return work()
-            except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
-                    jax.errors.TracerIntegerConversionError) as problem:
+            except jax.errors.TracerArrayConversionError as problem:
+                raise TypeCheckError(
+                    f"{title(node)} takes NumPy to a value that is computed at run time.", span=node.span, docs=DOCS,
+                    why="NumPy needs the numbers themselves, which are not there while the loop is being compiled.",
+                    instead="Use `jax.numpy`, which has the same functions.") from problem
+            except (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError) as problem:
                 raise TypeCheckError(
                     f"{title(node)} needs a number while the loop is being compiled.", span=node.span, docs=DOCS,
                     why="Its input is computed at run time, and Python's `max`, `min`, `int`, `float`, `round` and "
                         "indices of lists look at the number itself.",
-                    instead="Use the array form: `jnp.maximum`, `jnp.minimum`, `.astype(int)`, `jnp.array(list)[i]`.",
+                    instead="Use the array form: `jnp.maximum`, `jnp.minimum`, `.astype(int)`, `jnp.array(list)[i]`. "
+                            "What depends on loop indices alone may stay as it is, on a line of its own.",
                 ) from problem
 
     # -- control flow ------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ import math
 import jax.numpy as jnp
 
 from msrl.api import Record
+from msrl.buffers import PrioritisedReplay
 from tests.matrix.toys import Whole
 
 TABLE = (0.9, 0.5, 0.1)
@@ -269,6 +270,42 @@ class Ends(Whole):
         msrl.report(after=batch.at.sum() + i, between=3)
 
 
+class Prioritised(Whole):
+    """A buffer with a method of its own, called by name; a nested structure as a field."""
+
+    def buffers(self):
+        return {"replay": PrioritisedReplay(capacity=16, batch_size=4)}
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        for i in range(5):
+            step = msrl.env_step(msrl.agent_act(obs).action)
+            msrl.replay_buffer_insert(obs=obs, after={"obs": step.final_obs, "done": step.done})
+            obs = step.obs
+            if i > 1:
+                batch = msrl.replay_buffer_sample()
+                msrl.call("replay", "update", batch.index, batch.obs[:, 0] + 1)
+                msrl.report(total=batch.after["obs"].sum(), index=batch.index.sum())
+
+
+class Logic(Whole):
+    """`not`, `and`, `or`, conditional expressions and chained comparisons of computed numbers."""
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        steps, done, ends = 0, False, 0
+        while (not done and steps < 9) or steps < 3:
+            step = msrl.env_step(msrl.agent_act(obs).action)
+            obs, done = step.obs, step.done.any()
+            ends = ends + 1 if done and steps >= 1 else ends
+            steps += 1
+            low = 2 < obs.sum() < 20
+            if not (low or steps == 4) and steps >= 0:
+                msrl.report(high=obs.sum())
+            msrl.report(low=low, both=(steps > 2) and low, number=steps % 3 or 5)
+        msrl.report(steps=steps, ends=ends)
+
+
 LOOPS = {cls.__name__: cls for cls in (
     Plain, Schedules, While, Branches, Counters, Rows, TwoBuffers, Helpers, Components, Nothing, Trees, Downwards,
-    Ends)}
+    Ends, Prioritised, Logic)}
