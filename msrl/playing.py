@@ -1,4 +1,4 @@
-"""Playing what was learnt: while the program is at hand (`Judge`), or later from a run folder (`load_players`).
+"""Keeping what was learnt, and playing it later from a run folder (`load_players`).
 
 What is kept of a run is the parameters, the weights that actors need, and what the environment's wrappers have learnt,
 such as a normaliser's statistics. The same seed and number of episodes give the same returns both ways.
@@ -13,36 +13,11 @@ import numpy as np
 
 from msrl import algorithms, envs
 from msrl.api import Actor, Env, EnvSpec, Space
-from msrl.engines.evaluation import Episodes, evaluate
+from msrl.engines.evaluation import Episodes, evaluate, evaluation_key
 from msrl.envs.wrappers import EpisodeStats, Wrapped, Wrapper
 from msrl.errors import EnvError, UsageError
 from msrl.pipeline import Program
 from msrl.runtime import folder, weights
-
-
-def evaluation_key(seed: int) -> jax.Array:
-    return jax.random.fold_in(jax.random.key(seed), 0x7E57)  # a stream apart from training's
-
-
-class Judge:
-    """Evaluates a program's newest weights. Where the environment learns nothing, all evaluations and seeds share one
-    frozen environment, and so one compilation."""
-
-    def __init__(self, program: Program):
-        self.program = program
-        self._shared: Env | None = None
-
-    def __call__(self, episodes: int) -> list[Episodes]:
-        """The episodes of each seed."""
-        program, found = self.program, []
-        for number, (mine, states) in enumerate(zip(program.per_seed("$weights"), program.env_states(), strict=True)):
-            env = self._shared or program.env.frozen(states)
-            if not jax.tree.leaves([learnt(program.env, state) for state in states]):
-                self._shared = env
-            key = evaluation_key(program.seed + number)
-            found.append(evaluate(env, program.world.agent.actor, mine, key, episodes))
-        return found
-
 
 # -- what is kept ------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from msrl import pipeline
 from msrl.engines.evaluation import Episodes
 from msrl.jobs import INLINE, LOCAL, Job, about, command
 from msrl.pipeline import Program, Update
-from msrl.playing import Judge, snapshot
+from msrl.playing import snapshot
 from msrl.runtime.display import Display, State
 from msrl.runtime.folder import FAILED, FINISHED, INTERRUPTED, RunFolder
 from msrl.runtime.preload import Preload
@@ -113,15 +113,14 @@ class Run:
             if self.done:
                 return
             raise Stopped
-        judge = Judge(program)
         self.announce(program)
         self.display.begin(job.config.total_steps)
-        self.train(program, judge)
+        self.train(program)
         self.display.end()
         kept = snapshot(program)
         self.keep(seed, kept)
         self.env_steps += program.env_steps * seeds
-        judged = [] if self.stopped or self.stop() else judge(job.eval_episodes)
+        judged = [] if self.stopped or self.stop() else program.evaluate(job.eval_episodes)
         for number, one in enumerate(kept):
             self.params.append(one["params"])
             self.done.append({"seed": seed + number, "env_steps": program.env_steps,
@@ -142,7 +141,7 @@ class Run:
             f"{self.job.config.num_envs} side by side",
             f"engine       {engine_of(program)}")
 
-    def train(self, program: Program, judge: Judge) -> None:
+    def train(self, program: Program) -> None:
         running, spent, last = program.run(), 0.0, 0
         latest: float | None = None
         updates = 0
@@ -154,13 +153,15 @@ class Run:
                 break
             if update.env_steps == last and not update.metrics and not update.episodes:
                 continue  # the last look, at what is known already
+            if not updates:
+                program.prepare_evaluation(self.job.eval_episodes)
             last, updates = update.env_steps, updates + 1
             self.curve.append(update)
             latest = update.episode_return if update.episode_return is not None else latest
             self.display.update(State(update.env_steps, self.job.config.total_steps, program.seeds,
                                       spent - program.backend.compile_seconds, latest, _loss(update.metrics)))
             due = self.job.eval_every and updates % self.job.eval_every == 0
-            self.record(program, update, judge(self.job.eval_episodes) if due else [])
+            self.record(program, update, program.evaluate(self.job.eval_episodes) if due else [])
             if self.stop():
                 self.stopped = True
                 break
