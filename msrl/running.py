@@ -113,13 +113,18 @@ class Run:
             if self.done:
                 return
             raise Stopped
-        self.announce(program)
-        self.display.begin(job.config.total_steps)
         try:
-            self.train(program)
+            self.whole(program)
         finally:
             program.evaluator.settle()
-            self.display.end()
+
+    def whole(self, program: Program) -> None:
+        """Training, then keeping, then evaluating, so that whoever grows impatient loses no weights."""
+        job, seed, seeds = self.job, program.seed, program.seeds
+        self.announce(program)
+        self.display.begin(job.config.total_steps)
+        self.train(program)
+        self.display.end()
         kept = snapshot(program)
         self.keep(seed, kept)
         self.env_steps += program.env_steps * seeds
