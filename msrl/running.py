@@ -128,7 +128,8 @@ class Run:
         kept = snapshot(program)
         self.keep(seed, kept)
         self.env_steps += program.env_steps * seeds
-        judged = [] if self.stopped or self.stop() else program.evaluate(job.eval_episodes)
+        self.stopped = self.stopped or self.stop()
+        judged = [] if self.stopped else program.evaluate(job.eval_episodes)
         for number, one in enumerate(kept):
             self.params.append(one["params"])
             self.done.append({"seed": seed + number, "env_steps": program.env_steps,
