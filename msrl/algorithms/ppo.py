@@ -22,7 +22,7 @@ from msrl.rl import clipped_surrogate, clipped_value_loss, gae, permutation
 
 @dataclass(frozen=True)
 class PPOConfig(Config):
-    total_steps: int = 500_000
+    total_steps: int = 300_000
     """Environment steps to train for."""
     num_envs: int = 64
     """Environments that step side by side."""

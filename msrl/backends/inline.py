@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from msrl.engines.fused import Fused
 from msrl.engines.host import HostEngine, traceable
-from msrl.engines.ops import World, strong
+from msrl.engines.library import Ops
+from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
 from msrl.engines.xla import Chunk, no_metrics, zeros
@@ -22,15 +22,16 @@ from msrl.ir.graph import For, Graph, While, base, free, is_resource, nexts
 from msrl.ir.interp import Names
 
 LOOKS = 200  # how often a loop of known length lets the host look, at most
+WHILE_SECONDS = 0.2  # how long a chunk of any other loop should take, at least
 
 
 class Inline:
-    """`seeds` is None for one run; else `root` is an array of keys, and all runs go through one program."""
+    """One run; or several at once through one program, if `root` is an array of keys."""
 
-    def __init__(self, graph: Graph, world: World, shapes: Shapes, fused: Fused, root: jax.Array, strict: bool):
-        self.graph, self.world, self.shapes, self.fused, self.root, self.strict = graph, world, shapes, fused, root, strict
+    def __init__(self, graph: Graph, shapes: Shapes, ops: Ops, root: jax.Array, strict: bool):
+        self.graph, self.shapes, self.ops, self.root, self.strict = graph, shapes, ops, root, strict
         self.seeds = root.shape[0] if root.ndim else None
-        self.engine = Reference(world, root) if strict else HostEngine(fused, shapes, root)
+        self.engine = Reference(ops, root, shapes.items) if strict else HostEngine(ops, shapes, root)
         self.compile_seconds = 0.0
 
     def run(self) -> Iterator[Names]:
@@ -44,19 +45,26 @@ class Inline:
             else:
                 pending.append(node)
         self.before(tuple(pending), names, ())
-        yield {base(result): names[result] for result in self.graph.results}
+        yield {base(result): self.whole(names[result]) for result in self.graph.results}
 
     def before(self, nodes: tuple, names: Names, rest: tuple) -> None:
         """Runs what stands between top-level loops."""
         began = time.perf_counter()
-        self.engine.block(nodes, names, tuple(free(rest, self.graph.results)))
+        tail = tuple(free(rest, self.graph.results))
+        if isinstance(self.engine, HostEngine):
+            self.engine.block(nodes, names, tail, once=True)
+        else:
+            self.engine.block(nodes, names, tail)
         self.compile_seconds += time.perf_counter() - began
 
     def loop(self, node: For | While, names: Names) -> Iterator[Names]:
-        if not self.strict and traceable(node, self.fused):
-            yield from self.compiled(node, names)
-        else:
+        if self.strict or not traceable(node, self.ops):
             yield from self.stepped(node, names)
+        elif self.seeds and isinstance(node, For) and node.trips is None:
+            # Each seed has a number of passes of its own: all of them in one program.
+            self.engine.block((node,), names, tuple(carry.out for carry in node.carries))
+        else:
+            yield from self.compiled(node, names)
 
     def stepped(self, node: For | While, names: Names) -> Iterator[Names]:
         """Pass by pass on the host."""
@@ -70,8 +78,8 @@ class Inline:
             carried.update({carry.phi: here[carry.next] for carry in node.carries if carry.phi})
             if number % size == 0:
                 yield self.look(node, names, carried)
-                carried.update({carry.phi: self.fresh_metrics(carry.phi, carried) for carry in node.carries
-                                if carry.phi and base(carry.phi) == "$metrics"})
+                self.forget_metrics(names)
+                self.forget_metrics(carried)
         for carry in node.carries:
             names[carry.out] = carried[carry.phi] if carry.phi else here[carry.next]
 
@@ -93,26 +101,30 @@ class Inline:
         total = None
         if isinstance(node, For):
             total = len(self.passes(node, names, {}))
-        chunk = Chunk(node, chunk_size(total) if total else 1, self.fused, self.shapes, self.seeds)
+        chunk = Chunk(node, chunk_size(total) if total else 1, self.ops, self.shapes, self.seeds)
         carried = tuple(self.enter(names[c.init], c.init) if c.init else self.blank(c.out) for c in node.carries)
-        run, done = None, 0
+        run, done, count = None, 0, chunk.size
         while total is None or done < total:
-            count = chunk.size if total is None else min(chunk.size, total - done)
+            count = count if total is None else min(chunk.size, total - done)
             arguments = chunk.arguments(carried, self.wide(names, chunk.constants), done, count, self.root)
             if run is None:
                 began = time.perf_counter()
                 run = chunk.run.lower(*arguments).compile()
                 self.compile_seconds += time.perf_counter() - began
             began = time.perf_counter()
-            carried, went = run(*arguments)
-            went = int(np.max(went))
-            done += went
-            if total is None and went < count:
-                break
+            carried, passes = run(*arguments)
+            passes = int(np.max(passes))
+            done += passes
+            if total is None:
+                if passes < count:
+                    break
+                # How long a `while` runs is not known, so it lets the host look by the clock.
+                count = count * 2 if time.perf_counter() - began < WHILE_SECONDS else count
             phis = {c.phi or c.out: value for c, value in zip(node.carries, carried, strict=True)}
             yield self.look(node, names, phis)
-            carried = tuple(self.fresh_metrics(c.out, phis) if base(c.out) == "$metrics" else value
-                            for c, value in zip(node.carries, carried, strict=True))
+            self.forget_metrics(names)
+            self.forget_metrics(phis)
+            carried = tuple(phis.values())
         names.update(zip((c.out for c in node.carries), carried, strict=True))
 
     # -- values on their way into a compiled loop ------------------------------------------------------------------
@@ -133,17 +145,21 @@ class Inline:
     def wide(self, names: Names, wanted: tuple[str, ...]) -> Names:
         return {**names, **{name: jax.tree.map(self.widen, names[name]) for name in wanted}} if self.seeds else names
 
-    def fresh_metrics(self, name: str, carried: Names) -> Any:
+    def forget_metrics(self, names: Names) -> None:
         """Metrics start from zero after each look."""
-        if self.strict:
-            return carried[name]
-        return jax.tree.map(lambda x: self.widen(x, always=True), no_metrics(self.shapes))
+        for name in names:
+            if base(name) == "$metrics" and not self.strict:
+                names[name] = jax.tree.map(lambda x: self.widen(x, always=True), no_metrics(self.shapes))
 
     def look(self, node: For | While, names: Names, carried: Names) -> Names:
         """All resources as they are now."""
         live = {base(name): value for name, value in names.items() if is_resource(name)}
         live.update({base(name): value for name, value in carried.items() if name and is_resource(name)})
-        return live
+        return {name: self.whole(value) for name, value in live.items()}
+
+    def whole(self, value: Any) -> Any:
+        """A resource for the one who looks: once per seed, even if the program has not touched it yet."""
+        return jax.tree.map(self.widen, value) if self.seeds else value
 
 
 def chunk_size(passes: int) -> int:

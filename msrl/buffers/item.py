@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from msrl.api import Record
+from msrl.api import Buffer, Record
 from msrl.errors import TypeCheckError, UsageError
 
 WHERE = ("auto", "device", "host")
@@ -32,6 +32,12 @@ def aval(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(np.shape(leaf), jax.dtypes.canonicalize_dtype(dtype))
 
 
+def traced_shape(buffer: Buffer, method: str, item: Record) -> Any:
+    """What a method of a traceable buffer returns to the loop, as shapes; a buffer on the host asks its twin."""
+    state = jax.eval_shape(buffer.init, item)
+    return jax.eval_shape(getattr(buffer, method), state, jax.eval_shape(lambda: jax.random.key(0)))[1]
+
+
 def show(leaf: jax.ShapeDtypeStruct) -> str:
     return f"{leaf.dtype.name}[{', '.join(map(str, leaf.shape))}]"
 
@@ -46,7 +52,12 @@ def check_first(name: str, item: Record) -> tuple[Record, int]:
                              instead="Insert at least one field: replay_buffer_insert(obs=obs, ...).")
     first_field, first = leaves[0]
     for field, leaf in leaves:
-        if not leaf.shape or leaf.shape[0] != first.shape[0]:
+        if not leaf.shape:
+            raise TypeCheckError(f"{name}: field {field} is {show(leaf)}, a single number.",
+                                 why="The first dimension of every field is the number of environments.",
+                                 instead=f"Give {field} one entry per environment, with `jnp.full`, or leave it out.")
+    for field, leaf in leaves:
+        if leaf.shape[0] != first.shape[0]:
             raise TypeCheckError(
                 f"{name}: field {field} is {show(leaf)}, and field {first_field} is {show(first)}.",
                 why="The first dimension of every field is the number of environments, and has to be the same.",

@@ -59,6 +59,9 @@ class NStep(Buffer):
     def for_env(self, traceable: bool) -> "NStep":
         return replace(self, inner=self.inner.for_env(traceable))
 
+    def output_shape(self, method: str, item: Record) -> Any:
+        return items.traced_shape(replace(self, inner=replace(self.inner, where="device")), method, item)
+
     def init(self, item: Record) -> NStepState:
         shapes, batch = items.check_first("NStep", item)
         missing = [field for field in REQUIRED if field not in item.asdict()]

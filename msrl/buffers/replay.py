@@ -21,7 +21,7 @@ from msrl.buffers.ring import Ring
 @dataclass(frozen=True)
 class Replay(Buffer):
     capacity: int
-    """Transitions kept; need not be a multiple of the number of environments, but inserts are faster if it is."""
+    """Transitions kept. Need not be a multiple of the number of environments."""
     batch_size: int
     """Transitions per sample."""
     where: Literal["auto", "device", "host"] = "auto"
@@ -38,6 +38,9 @@ class Replay(Buffer):
 
     def for_env(self, traceable: bool) -> "Replay":
         return replace(self, where="device") if self.where == "auto" else self
+
+    def output_shape(self, method: str, item: Record) -> Any:
+        return items.traced_shape(replace(self, where="device"), method, item)
 
     def init(self, item: Record) -> Ring:
         shapes, batch = items.check_first("Replay", item)
@@ -57,6 +60,6 @@ class Replay(Buffer):
 
     def sample(self, state: Ring, key: jax.Array) -> tuple[Ring, Record]:
         if self.traceable:
-            return state, ring.read(state, ring.uniform_index(key, self.batch_size, state.size))
+            return ring.read(state, ring.uniform_index(key, self.batch_size, state.size))
         ring.host_check_filled("Replay", state)
         return state, ring.host_read(state, np.asarray(ring.host_uniform_index(key, self.batch_size, state.size)))

@@ -46,6 +46,9 @@ class Rollout(Buffer):
     def for_env(self, traceable: bool) -> "Rollout":
         return replace(self, where="device" if traceable else "host") if self.where == "auto" else self
 
+    def output_shape(self, method: str, item: Record) -> Any:
+        return items.traced_shape(replace(self, where="device"), method, item)
+
     def init(self, item: Record) -> RolloutState:
         shapes, _ = items.check_first("Rollout", item)
         xp = jnp if self.traceable else np

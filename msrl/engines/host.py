@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from msrl.engines.fused import Fused
+from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
@@ -22,22 +22,23 @@ from msrl.ir.interp import Host, Names, run_nodes
 
 
 class HostEngine(Host):
-    def __init__(self, fused: Fused, shapes: Shapes, root: jax.Array):
-        self.fused, self.shapes, self.root, self.world = fused, shapes, root, fused.world
-        self.reference = Reference(fused.world, root)
+    def __init__(self, ops: Ops, shapes: Shapes, root: jax.Array):
+        self.ops, self.shapes, self.root, self.world = ops, shapes, root, ops.world
+        self.reference = Reference(ops, root, shapes.items)
         self.seeds = root.shape[0] if root.ndim else None
-        self._parts: dict[int, list[Stretch | Node]] = {}
+        # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
+        self._parts: dict[int, tuple[tuple[Node, ...], list[Stretch | Node]]] = {}
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
-        return self.reference.apply(node.component, node.method, args, kwargs, reads)
+        return self.reference.call(node, args, kwargs, reads)
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
-        value = self.fused.scopes.evaluate(node, inputs)
+        value = self.reference.pure(node, inputs)
         # A counter is a 32-bit number from the start, or the first call of a stretch would compile it twice.
         return np.int32(value) if is_resource(node.out) else value
 
-    def block(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...]) -> None:
-        for part in self.parts(nodes, tail):
+    def block(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...], once: bool = False) -> None:
+        for part in self.parts(nodes, tail, once):
             if isinstance(part, Stretch):
                 names.update(part(self.wide(names, part.inputs), self.root))
             else:
@@ -53,12 +54,12 @@ class HostEngine(Host):
         host = isinstance(x, (bool, int, float, np.generic))
         return np.broadcast_to(strong(x), (self.seeds, *np.shape(x))) if host and self.seeds else x
 
-    def parts(self, nodes: tuple[Node, ...], tail: tuple[str, ...]) -> list["Stretch | Node"]:
+    def parts(self, nodes: tuple[Node, ...], tail: tuple[str, ...], once: bool) -> list["Stretch | Node"]:
         if id(nodes) not in self._parts:
-            self._parts[id(nodes)] = self.divide(nodes, tail)
-        return self._parts[id(nodes)]
+            self._parts[id(nodes)] = nodes, self.divide(nodes, tail, once)
+        return self._parts[id(nodes)][1]
 
-    def divide(self, nodes: tuple[Node, ...], tail: tuple[str, ...]) -> list["Stretch | Node"]:
+    def divide(self, nodes: tuple[Node, ...], tail: tuple[str, ...], once: bool) -> list["Stretch | Node"]:
         order: list[tuple[bool, list[Node]]] = []  # (compiled?, nodes)
         stretch: list[Node] = []
         made: set[str] = set()
@@ -79,7 +80,7 @@ class HostEngine(Host):
                 order.append((False, [node]))
             elif isinstance(node, Pure) and is_selection(node) and not any(name in made for name in uses(node)):
                 order.append((False, [node]))  # before the open stretch: what it reads is there already
-            elif traceable(node, self.fused):
+            elif traceable(node, self.ops):
                 stretch.append(node)
                 made.update(definitions(node))
             else:
@@ -91,25 +92,27 @@ class HostEngine(Host):
             if compiled:
                 later = free(tuple(n for _, group in order[at + 1:] for n in group), tail)
                 outputs = tuple(n for member in members for n in definitions(member) if n in later)
-                parts.append(Stretch(tuple(members), outputs, self.fused, self.shapes, self.seeds))
+                parts.append(Stretch(tuple(members), outputs, self.ops, self.shapes, self.seeds, once))
             else:
                 parts.extend(members)
         return parts
 
 
-def traceable(node: Node, fused: Fused) -> bool:
+def traceable(node: Node, ops: Ops) -> bool:
     """Can the node be part of a compiled program?"""
-    return all(fused.world.traceable(inner.component) for inner in walk((node,)) if isinstance(inner, Call))
+    return all(ops.world.traceable(inner.component) for inner in walk((node,)) if isinstance(inner, Call))
 
 
 def is_selection(node: Pure) -> bool:
-    """Attributes, constant indices and tuples of names: no arithmetic."""
+    """Attributes, constant indices, tuples of names and unpacking: no arithmetic."""
     return _selects(node.expr)
 
 
 @cache
 def _selects(expr: str) -> bool:
     allowed = (ast.Expression, ast.Name, ast.Attribute, ast.Tuple, ast.Load, ast.Subscript, ast.Constant)
+    if expr.startswith("unpack_("):
+        return True
     tree = ast.parse(expr, mode="eval")
     # Indexing an array is work; `pair[0]` of a tuple is not, and stands for unpacking.
     return all(isinstance(node, allowed) for node in ast.walk(tree)) and not isinstance(tree.body, ast.Constant)

@@ -127,10 +127,10 @@ def _buffer_op(buffer: Buffer, method: str) -> Op:
                 state, batch = buffer.sample(states[0], key)
                 return batch, (state,)
             return Op(sample, traceable, sharded=sharded, out_dim=1 if sharded else 0)
-    return _own_op(buffer, method)
+    return _own_op(buffer, method, sharded)
 
 
-def _own_op(component: Any, method: str) -> Op:
+def _own_op(component: Any, method: str, sharded: bool = False) -> Op:
     if method == "init":
         return Op(lambda key, s, a, k: (None, (component.init(key),)), component.traceable, keyed=False)
     function = getattr(component, method, None)
@@ -141,7 +141,18 @@ def _own_op(component: Any, method: str) -> Op:
     def call(key, states, args, fields):
         state, out = function(states[0], key, *args)
         return out, (state,)
-    return Op(call, component.traceable)
+    return Op(call, component.traceable, sharded=sharded)
+
+
+def alone(op: Op, component: str, method: str) -> Callable[..., tuple[Any, tuple]]:
+    """The op for one shard: (root key, shard, call number, states, arguments, fields) → (value, states)."""
+    key = jax.jit(lambda root, shard, count: call_key(op_key(root, component, method), shard, count))
+
+    def run(root, shard, count, states, args, fields):
+        return op.run(key(root, shard, count), states, args, fields)
+
+    # States are linear (only the newest is ever read), so those an op replaces can be given away; weights cannot.
+    return jax.jit(run, donate_argnums=(3,) if op.states else ()) if op.traceable else run
 
 
 def fuse(op: Op, shards: int, num_envs: int) -> Callable[[jax.Array, tuple, tuple, dict], tuple[Any, tuple]]:
@@ -155,6 +166,12 @@ def fuse(op: Op, shards: int, num_envs: int) -> Callable[[jax.Array, tuple, tupl
             return x.reshape(shards, num_envs // shards, *x.shape[1:]) if divided(x, num_envs) else x
 
         def unfold(x):  # (..., S, B / S, ...) → (..., B, ...)
+            if x.shape[op.out_dim + 1:op.out_dim + 2] != (num_envs // shards,):
+                raise TypeCheckError(
+                    "A part of its value has no row per environment.",
+                    why=f"There are {shards} shards of the environments, and their values are joined row by row; "
+                        f"this part is {x.dtype}{list(x.shape[:op.out_dim] + x.shape[op.out_dim + 1:])} in each.",
+                    instead="Give it one entry per environment, or leave it out.")
             return x.reshape(*x.shape[:op.out_dim], num_envs, *x.shape[op.out_dim + 2:])
 
         axes = jax.tree.map(lambda x: 0 if divided(x, num_envs) else None, (args, fields))

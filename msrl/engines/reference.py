@@ -4,33 +4,34 @@ It defines strict mode: nothing is fused, shards run and are joined in order. In
 Python all go through `Reference.apply`, and so give the same bits.
 """
 
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from msrl.api import Record
-from msrl.engines.ops import World, call_key, join, make_op, op_key, split, strong
-from msrl.engines.scopes import Scopes
-from msrl.errors import TypeCheckError
+from msrl.engines.blame import blame
+from msrl.engines.library import Ops
+from msrl.engines.ops import join, split, strong
+from msrl.errors import RunError, TypeCheckError
 from msrl.ir.graph import Call, Pure
 from msrl.ir.interp import Host
 
 
 class Reference(Host):
-    def __init__(self, world: World, root: jax.Array):
-        self.world = world
-        self.root = root
-        self.scopes = Scopes(world.trainer)
+    def __init__(self, ops: Ops, root: jax.Array, items: Mapping[str, Record]):
+        """`items` says what each buffer holds; one that holds nothing is not used by the loop."""
+        self.ops, self.world, self.root, self.items = ops, ops.world, root, items
         self.reports: list[dict[str, float]] = []
-        self._executable = cache(self._make_executable)
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
-        return self.apply(node.component, node.method, args, kwargs, reads)
+        with blame(node, RunError):
+            return self.apply(node.component, node.method, args, kwargs, reads)
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
-        return self.scopes.evaluate(node, inputs)
+        with blame(node, RunError):
+            return self.ops.scopes.evaluate(node, inputs)
 
     def apply(self, component: str, method: str, args: tuple, kwargs: dict[str, Any],
               reads: tuple) -> tuple[Any, tuple]:
@@ -38,8 +39,8 @@ class Reference(Host):
         if component == "metrics":
             return None, (self.report(method, args, kwargs, reads),)
         if component in self.world.buffers and method == "init":
-            return None, (None,)  # what it holds is known at the first insert
-        op, run = self._executable(component, method)
+            return None, (self.new_buffer(component),)
+        op, run = self.ops.op(component, method), self.ops.alone(component, method)
         shards = self.world.shards if op.sharded else 1
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
         args, kwargs = strong(args), strong(kwargs)
@@ -48,9 +49,7 @@ class Reference(Host):
             mine = (split(args, shard, shards, self.world.config.num_envs),
                     split(kwargs, shard, shards, self.world.config.num_envs)) if op.sharded else (args, kwargs)
             own = tuple(state[shard] for state in states) if op.sharded and op.states else states
-            if component in self.world.buffers and own[0] is None:
-                own = (self._first(component, method, mine[1]),)
-            out, after = run(np.int32(shard), np.int32(count), own, *mine)
+            out, after = run(self.root, np.int32(shard), np.int32(count), own, *mine)
             outs.append(out)
             written.append(after)
         states = tuple(zip(*written, strict=True)) if op.sharded and op.states else written[0]
@@ -63,25 +62,14 @@ class Reference(Host):
         self.reports.append({name: float(value) for name, value in metrics_of(args, kwargs).items()})
         return reads[0] + 1
 
-    def _first(self, component: str, method: str, fields: dict[str, Any]) -> Any:
-        """The empty store, once the first record is at hand."""
-        if method != "insert":
-            raise TypeCheckError(f"`{component}` is asked for `{method}` before anything was inserted.",
-                                 why="Until then it does not know what it holds.", instead="Insert first.")
-        return self.world.buffers[component].init(Record(**fields))
-
-    def _make_executable(self, component: str, method: str):
-        op = make_op(self.world, component, method)
-        base = op_key(self.root, component, method)
-        key = jax.jit(lambda shard, count: call_key(base, shard, count))
-
-        def run(shard, count, states, args, kwargs):
-            return op.run(key(shard, count), states, args, kwargs)
-
-        if not op.traceable:
-            return op, run
-        # States are linear (only the newest is ever read), so those an op replaces can be given away; weights cannot.
-        return op, jax.jit(run, donate_argnums=(2,) if op.states else ())
+    def new_buffer(self, component: str) -> Any:
+        """An empty store, or one per shard."""
+        if component not in self.items:
+            return None
+        buffer, item = self.world.buffers[component], self.ops.shard_item(self.items[component], component)
+        if not self.world.sharded(component):
+            return buffer.init(item)
+        return tuple(buffer.init(item) for _ in range(self.world.shards))
 
 
 def metrics_of(args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,10 @@ from functools import cache
 from types import CodeType
 from typing import Any
 
+from msrl.engines.logic import LOGIC, with_logic
+from msrl.frontend.source import closure
 from msrl.ir.graph import Pure
+from msrl.ir.interp import EXPRESSION_NAMES
 
 
 class Scopes:
@@ -22,10 +25,9 @@ class Scopes:
     def _make_globals(self, scope: str) -> dict[str, Any]:
         raw = inspect.getattr_static(type(self.trainer), scope)
         function = inspect.unwrap(getattr(raw, "__func__", raw))
-        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        return {**function.__globals__, **{name: cell.cell_contents for name, cell in cells}, "self": self.trainer}
+        return {**function.__globals__, **closure(function), **EXPRESSION_NAMES, **LOGIC, "self": self.trainer}
 
 
 @cache
 def _code(expr: str) -> CodeType:
-    return compile(expr, "<loop expression>", "eval")
+    return compile(with_logic(expr), "<loop expression>", "eval")

@@ -1,7 +1,7 @@
 """Works out the shape of every name before anything runs, and refuses what cannot be compiled.
 
-In: a graph and a world. Out: `Shapes`: the abstract value of every name, the item that each buffer holds, the metrics of
-every report. Each loop is run once, abstractly. A value that changes shape or dtype from one pass to the next, or
+In: a graph and its ops. Out: `Shapes`: the abstract value of every name, the item that each buffer holds, the metrics
+of every report. Each loop is run once, abstractly. A value that changes shape or dtype from one pass to the next, or
 between two branches, is an error that shows both lines.
 """
 
@@ -13,11 +13,12 @@ import jax
 import numpy as np
 
 from msrl.api import Record
-from msrl.engines.fused import Fused
+from msrl.engines.blame import blame, title
+from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import metrics_of
 from msrl.engines.tables import Tabular, find_tabular
-from msrl.errors import MsrlError, TypeCheckError
+from msrl.errors import Span, TypeCheckError
 from msrl.ir.graph import Call, For, Graph, If, Pure, While, base, definitions, is_resource, walk
 from msrl.ir.interp import Machine, Names, run_nodes
 
@@ -31,6 +32,10 @@ class Unknown:
 UNKNOWN = Unknown()
 
 
+def unknown(tree: Any) -> bool:
+    return any(leaf is UNKNOWN for leaf in jax.tree.leaves(tree))
+
+
 @dataclass
 class Shapes:
     names: Names = field(default_factory=dict)
@@ -39,12 +44,12 @@ class Shapes:
     tabular: Tabular = field(default_factory=Tabular)
 
 
-def find_shapes(graph: Graph, fused: Fused) -> Shapes:
+def find_shapes(graph: Graph, ops: Ops) -> Shapes:
     shapes = Shapes(tabular=find_tabular(graph.nodes))
     # The first round finds what buffers hold, even if a sample stands before the insert; the second finds the rest.
     for _ in range(2):
         known = len(shapes.items)
-        run_nodes(graph.nodes, {}, _Abstract(shapes, graph, fused))
+        run_nodes(graph.nodes, {}, _Abstract(shapes, graph, ops))
         if len(shapes.items) == known:
             break
     for node in walk(graph.nodes):
@@ -57,15 +62,15 @@ def find_shapes(graph: Graph, fused: Fused) -> Shapes:
 
 
 class _Abstract(Machine):
-    def __init__(self, shapes: Shapes, graph: Graph, fused: Fused):
-        self.shapes, self.graph, self.fused, self.world = shapes, graph, fused, fused.world
+    def __init__(self, shapes: Shapes, graph: Graph, ops: Ops):
+        self.shapes, self.graph, self.ops, self.world = shapes, graph, ops, ops.world
+        self.inserted: dict[str, Span | None] = {}  # buffer → where it was first inserted into
         self.spans = {name: node.span for node in walk(graph.nodes) for name in definitions(node)}
 
     # -- ops and expressions -----------------------------------------------------------------------------------------
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
-        args, kwargs = strong(args), strong(kwargs)
-        out, written = self.attempt(node, lambda: self.abstract_call(node, args, kwargs, reads))
+        out, written = self.attempt(node, lambda: self.abstract_call(node, strong(args), strong(kwargs), reads))
         if node.out:
             self.shapes.names[node.out] = out
         self.shapes.names.update(zip(node.writes, written))
@@ -79,61 +84,64 @@ class _Abstract(Machine):
         world, component, method = self.world, node.component, node.method
         counter = (jax.ShapeDtypeStruct((), np.dtype("int32")),) if any(r.startswith("#") for r in node.reads) else ()
         if component == "metrics":
-            if method == "report" and UNKNOWN not in jax.tree.leaves((args, kwargs)):
+            if method == "report" and not unknown((args, kwargs)):
                 self.shapes.metrics[node.writes[0]] = metrics_of(args, kwargs)
             return None, (None,)
         if component in world.buffers:
-            if method == "insert" and UNKNOWN not in jax.tree.leaves(kwargs):
+            if method == "insert" and not unknown(kwargs):
                 self.shapes.items.setdefault(component, Record(**jax.tree.map(_struct, kwargs)))
+                self.inserted.setdefault(component, node.span)
                 self.same_item(node, Record(**kwargs))
+                self.ops.check_insert(component, self.shapes.items[component])
             if method in ("init", "insert"):
                 return None, (None,)
             item = self.shapes.items.get(component)
             if item is None:
                 return UNKNOWN, (None, *counter)
-            return self.fused.buffer_shape(component, method, item, args), (None, *counter)
-        if UNKNOWN in jax.tree.leaves((args, kwargs, reads)):
+            return self.ops.buffer_shape(component, method, item, args), (None, *counter)
+        if unknown((args, kwargs, reads)):
             return UNKNOWN, tuple(UNKNOWN for _ in node.writes[:-1]) + counter
-        return self.fused.shape(component, method, reads[:-1] if counter else reads, args, kwargs, counter)
+        return self.ops.shape(component, method, reads[:-1] if counter else reads, args, kwargs, counter)
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
         def evaluate() -> Any:
             if node.out in self.shapes.tabular:
-                return self.fused.scopes.evaluate(node, inputs)
-            if UNKNOWN in jax.tree.leaves(inputs):
+                return self.ops.scopes.evaluate(node, inputs)
+            if unknown(inputs):
                 return UNKNOWN
             plain = {name: jax.tree.map(_struct, value) for name, value in inputs.items()}
-            return jax.eval_shape(lambda given: self.fused.scopes.evaluate(node, given), plain)
+            return jax.eval_shape(lambda given: numbers(self.ops.scopes.evaluate(node, given)), plain)
 
         self.shapes.names[node.out] = found = self.attempt(node, evaluate)
         return found
 
     def attempt(self, node: Call | Pure, work: Callable[[], Any]) -> Any:
         """Runs user code; what it raises is told in terms of the loop's line."""
-        what = f"`{node.expr}`" if isinstance(node, Pure) else f"`{node.component}.{node.method}`"
-        try:
-            return work()
-        except MsrlError as problem:
-            if problem.span is None:
-                raise type(problem)(problem.what, span=node.span, why=problem.why, instead=problem.instead,
-                                    docs=problem.docs) from problem
-            raise
-        except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
-                jax.errors.TracerIntegerConversionError) as problem:
-            raise TypeCheckError(
-                f"{what} needs a number while the loop is being compiled.", span=node.span, docs=DOCS,
-                why="Its input is computed at run time, and Python's `if`, `max`, `int`, `and` look at the number itself.",
-                instead="Use the array form: `jnp.maximum`, `jnp.where`, `.astype(int)`, `&`; or an `if` statement.",
-            ) from problem
-        except Exception as problem:
-            raise TypeCheckError(f"{what} fails: {type(problem).__name__}.", span=node.span,
-                                 why=str(problem).strip().split("\n\n")[0], docs=DOCS) from problem
+        with blame(node, TypeCheckError):
+            try:
+                return work()
+            except jax.errors.TracerArrayConversionError as problem:
+                raise TypeCheckError(
+                    f"{title(node)} takes NumPy to a value that is computed at run time.", span=node.span, docs=DOCS,
+                    why="NumPy needs the numbers themselves, which are not there while the loop is being compiled.",
+                    instead="Use `jax.numpy`, which has the same functions.") from problem
+            except (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError) as problem:
+                raise TypeCheckError(
+                    f"{title(node)} needs a number while the loop is being compiled.", span=node.span, docs=DOCS,
+                    why="Its input is computed at run time, and Python's `max`, `min`, `int`, `float`, `round` and "
+                        "indices of lists look at the number itself.",
+                    instead="Use the array form: `jnp.maximum`, `jnp.minimum`, `.astype(int)`, `jnp.array(list)[i]`. "
+                            "What depends on loop indices alone may stay as it is, on a line of its own.",
+                ) from problem
 
     # -- control flow ------------------------------------------------------------------------------------------------
 
     def for_(self, node: For, names: Names) -> None:
-        index = node.start if isinstance(node.start, int) and node.trips else jax.ShapeDtypeStruct((), np.dtype("int32"))
-        self.loop(node, names, {node.index: index})
+        for bound in (node.start, node.stop, node.step):
+            if isinstance(bound, str):
+                self.whole_number(node, names[bound])
+        number = jax.ShapeDtypeStruct((), np.dtype("int32"))
+        self.loop(node, names, {node.index: number if node.trips is None else node.start})
 
     def while_(self, node: While, names: Names) -> None:
         self.loop(node, names, {})
@@ -144,6 +152,7 @@ class _Abstract(Machine):
         self.shapes.names.update(phis)
         if isinstance(node, While):
             run_nodes(node.test, here, self)
+            self.one_decision(node, here[node.condition])
         run_nodes(node.body, here, self)
         for carry in node.carries:
             following = self.carried(here[carry.next])
@@ -152,6 +161,7 @@ class _Abstract(Machine):
             names[carry.out] = self.shapes.names[carry.out] = following
 
     def if_(self, node: If, names: Names) -> None:
+        self.one_decision(node, names[node.condition])
         sides = []
         for nodes in (node.then, node.orelse):
             here = dict(names)
@@ -159,7 +169,7 @@ class _Abstract(Machine):
             sides.append(here)
         for merge in node.merges:
             then, orelse = self.carried(sides[0][merge.then]), self.carried(sides[1][merge.orelse])
-            if not is_resource(merge.out) and UNKNOWN not in jax.tree.leaves((then, orelse)):
+            if not is_resource(merge.out) and not unknown((then, orelse)):
                 self.same(then, orelse, merge.then, merge.orelse, merge.out, branch=True)
             names[merge.out] = self.shapes.names[merge.out] = then
 
@@ -168,22 +178,38 @@ class _Abstract(Machine):
 
     # -- complaints --------------------------------------------------------------------------------------------------
 
+    def one_decision(self, node: If | While, value: Any) -> None:
+        if not unknown(value) and describe(value) not in SCALARS:
+            raise TypeCheckError(
+                f"The condition is {describe(value)}.", span=node.span, docs=DOCS,
+                why="All environments go the same way through the loop, so it is decided by one number.",
+                instead="Reduce it with `.any()` or `.all()`; or choose per environment with `jnp.where`.")
+
+    def whole_number(self, node: For, value: Any) -> None:
+        if not unknown(value) and describe(value) not in WHOLE:
+            raise TypeCheckError(
+                f"A bound of the `range` is {describe(value)}.", span=node.span, docs=DOCS,
+                why="A loop runs a whole number of times.",
+                instead="Give it one whole number: `.astype(int)` of a scalar.")
+
     def same(self, first: Any, second: Any, first_name: str, second_name: str, name: str, branch: bool = False) -> None:
-        if UNKNOWN in jax.tree.leaves((first, second)):
+        if unknown((first, second)):
             return
         difference = describe_difference(first, second)
         if not difference:
             return
         variable = name.rpartition(".")[0]
         where = "between the branches of an `if`" if branch else "from one pass of the loop to the next"
+        number = difference == ("int32[]", "float32[]") and not branch
         raise TypeCheckError(
             f"`{variable}` changes {where}.", span=self.spans.get(first_name), also=self.spans.get(second_name),
-            why=f"It is {difference[0]} at the first line and {difference[1]} at the second.",
-            instead="A compiled loop keeps each value in one place of one size: give it the same shape and dtype "
-                    "on both lines.", docs=DOCS)
+            why=f"It is {difference[0]} at the first line and {difference[1]} at the second, and a compiled loop keeps "
+                "each value in one place of one size.",
+            instead="Begin with a float: `0.0` in place of `0`." if number else
+                    "Give it the same shape and dtype on both lines.", docs=DOCS)
 
     def same_state(self, node: Call, before: Any, after: Any) -> None:
-        if UNKNOWN in jax.tree.leaves((before, after)):
+        if unknown((before, after)):
             return
         difference = describe_difference(before, after)
         if difference:
@@ -197,9 +223,21 @@ class _Abstract(Machine):
         difference = describe_difference(held, item)
         if difference:
             raise TypeCheckError(
-                f"Two inserts into `{node.component}` differ.", span=node.span,
-                why=f"The first has {difference[0]}, this one {difference[1]}.",
+                f"Two inserts into `{node.component}` differ.", span=self.inserted[node.component], also=node.span,
+                why=f"The first has {difference[0]}, the second {difference[1]}.",
                 instead="Insert the same shapes and dtypes everywhere, or use two buffers.", docs=DOCS)
+
+
+def numbers(value: Any) -> Any:
+    """The value, if it is made of numbers and arrays."""
+    for leaf in jax.tree.leaves(value):
+        if not isinstance(leaf, (bool, int, float, np.ndarray, np.generic, jax.Array)):
+            raise TypeCheckError(
+                f"A value of the loop is {leaf!r}.", docs=DOCS,
+                why="Values that change or cross a boundary are numbers and arrays, and tuples, lists, dicts and "
+                    "records of these.",
+                instead="Use numbers. Strings and objects belong in the configuration, or in a component.")
+    return value
 
 
 def _struct(leaf: Any) -> Any:
@@ -209,12 +247,22 @@ def _struct(leaf: Any) -> Any:
     return jax.ShapeDtypeStruct(np.shape(leaf), leaf.dtype)
 
 
+WHOLE = tuple(f"{kind}{bits}[]" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
+SCALARS = (*WHOLE, "bool[]", "float16[]", "bfloat16[]", "float32[]", "float64[]")
+
+
+def describe(value: Any) -> str:
+    """`float32[4, 2]`, or a tree of such."""
+    forms = jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", jax.tree.map(_struct, value))
+    return str(forms).replace("'", "")
+
+
 def describe_difference(first: Any, second: Any) -> tuple[str, str] | None:
     """How two abstract values differ, as two phrases; None if they do not."""
     one, one_tree = jax.tree_util.tree_flatten_with_path(first)
     two, two_tree = jax.tree_util.tree_flatten_with_path(second)
     if one_tree != two_tree:
-        return f"a tree {one_tree}", f"a tree {two_tree}"
+        return describe(first), describe(second)
     for (path, a), (_, b) in zip(one, two):
         if a.shape != b.shape or a.dtype != b.dtype:
             at = jax.tree_util.keystr(path)

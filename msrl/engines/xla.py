@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from msrl.engines.fused import Fused
+from msrl.engines.library import Ops
 from msrl.engines.ops import op_key, op_keys, strong
 from msrl.engines.reference import metrics_of
 from msrl.engines.shapes import Shapes
@@ -20,18 +20,21 @@ from msrl.engines.tables import Table, fill, tables_of
 from msrl.ir.graph import Call, For, If, Node, Pure, While, base, calls, definitions, free, is_resource, nexts
 from msrl.ir.interp import Machine, Names, run_nodes
 
+# A program that runs once costs more to optimise than it saves: a third of the compile time.
+RUN_ONCE = {"xla_backend_optimization_level": 0}
+
 
 class Traced(Machine):
-    def __init__(self, fused: Fused, shapes: Shapes, nodes: tuple[Node, ...], root: jax.Array,
+    def __init__(self, ops: Ops, shapes: Shapes, nodes: tuple[Node, ...], root: jax.Array,
                  tables: dict[str, tuple[Table, Any]]):
-        self.fused, self.shapes, self.tables, self.world = fused, shapes, tables, fused.world
+        self.ops, self.shapes, self.tables, self.world = ops, shapes, tables, ops.world
         self.positions: dict[str, Any] = {}  # loop index → which pass of it this is
         # Made here, outside all loops, as they are the same on every pass.
         self.keys = {
             (call.component, call.method): op_keys(op_key(root, call.component, call.method), op, self.world.shards)
             for call in calls(nodes) if call.component != "metrics"
             and not (call.component in self.world.buffers and call.method == "init")
-            for op in (fused.op(call.component, call.method),)
+            for op in (ops.op(call.component, call.method),)
         }
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
@@ -39,12 +42,12 @@ class Traced(Machine):
         if component == "metrics":
             return None, (self.report(node, args, kwargs, reads),)
         if component in self.world.buffers and method == "init":
-            return None, (self.fused.new_buffer(component, self.shapes.items[component]),)
-        op = self.fused.op(component, method)
+            return None, (self.ops.new_buffer(component, self.shapes.items.get(component)),)
+        op = self.ops.op(component, method)
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
         keys = self.keys[component, method]
         keys = (jax.vmap(jax.random.fold_in, (0, None)) if keys.ndim else jax.random.fold_in)(keys, count)
-        out, written = self.fused.function(component, method)(keys, states, strong(args), strong(kwargs))
+        out, written = self.ops.fused(component, method)(keys, states, strong(args), strong(kwargs))
         return out, (*written, *((count + 1,) if op.keyed else ()))
 
     def report(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> Any:
@@ -62,7 +65,7 @@ class Traced(Machine):
             return jax.tree.map(lambda column: column[at], entries)
         if node.out in self.shapes.tabular:
             return None  # read by other tabular names only, which are in tables
-        return self.fused.scopes.evaluate(node, inputs)
+        return self.ops.scopes.evaluate(node, inputs)
 
     def for_(self, node: For, names: Names) -> None:
         start, stop, step = (names[b] if isinstance(b, str) else b for b in (node.start, node.stop, node.step))
@@ -110,7 +113,7 @@ class Traced(Machine):
             def run() -> tuple:
                 here = dict(names)
                 run_nodes(nodes, here, self)
-                return tuple(self.as_shaped(here[pick], merge.out) for pick, merge in zip(picks, node.merges))
+                return tuple(self.settled(here[pick]) for pick in picks)
             return run
 
         out = lax.cond(jnp.asarray(names[node.condition], bool), side(node.then, [m.then for m in node.merges]),
@@ -119,13 +122,13 @@ class Traced(Machine):
 
     def enter(self, node: For | While, names: Names) -> tuple:
         """The carries before the first pass. What is first made inside the loop starts as zeros."""
-        return tuple(self.as_shaped(names[c.init], c.out) if c.init else
+        return tuple(self.settled(names[c.init]) if c.init else
                      jax.tree.map(jnp.asarray, zeros(self.shapes.names[c.out])) for c in node.carries)
 
     def leave(self, node: For | While, here: Names) -> tuple:
-        return tuple(self.as_shaped(here[carry.next], carry.out) for carry in node.carries)
+        return tuple(self.settled(here[carry.next]) for carry in node.carries)
 
-    def as_shaped(self, value: Any, name: str) -> Any:
+    def settled(self, value: Any) -> Any:
         """The value without weak types, so that it fits where a loop keeps it."""
         return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), strong(value))
 
@@ -141,9 +144,9 @@ def no_metrics(shapes: Shapes) -> dict[str, Any]:
 class Stretch:
     """A block compiled as one program. Called with the names in scope; returns those that are needed after it."""
 
-    def __init__(self, nodes: tuple[Node, ...], outputs: tuple[str, ...], fused: Fused, shapes: Shapes,
-                 seeds: int | None):
-        self.nodes, self.fused, self.shapes = nodes, fused, shapes
+    def __init__(self, nodes: tuple[Node, ...], outputs: tuple[str, ...], ops: Ops, shapes: Shapes,
+                 seeds: int | None, once: bool):
+        self.nodes, self.ops, self.shapes = nodes, ops, shapes
         self.tables = tables_of(nodes, outputs, shapes.tabular)
         tabled = {table.name for table in self.tables}
         inputs = [name for name in free(nodes, outputs) if name not in tabled]
@@ -154,16 +157,17 @@ class Stretch:
         self.inputs = (*self.given, *self.kept)
         self.outputs = outputs
         program = jax.vmap(self.program, (0, 0, None, 0)) if seeds else self.program
-        self.run = jax.jit(program, donate_argnums=0)
+        self.run = jax.jit(program, donate_argnums=0, compiler_options=RUN_ONCE if once else None)
 
     def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array) -> tuple:
         names = dict(zip((*self.given, *self.kept), (*given, *kept), strict=True))
-        machine = Traced(self.fused, self.shapes, self.nodes, root, {t.name: (t, e) for t, e in zip(self.tables, tables)})
+        machine = Traced(self.ops, self.shapes, self.nodes, root,
+                         {t.name: (t, e) for t, e in zip(self.tables, tables)})
         run_nodes(self.nodes, names, machine)
         return tuple(names[name] for name in self.outputs)
 
     def arguments(self, names: Names, root: jax.Array) -> tuple:
-        tables = tuple(fill(t, self.shapes.tabular, self.fused.scopes, names, {}) for t in self.tables)
+        tables = tuple(fill(t, self.shapes.tabular, self.ops.scopes, names, {}) for t in self.tables)
         return tuple(names[n] for n in self.given), tuple(names[n] for n in self.kept), tables, root
 
     def __call__(self, names: Names, root: jax.Array) -> dict[str, Any]:
@@ -174,12 +178,14 @@ class Chunk:
     """Up to `size` passes of a loop compiled as one program, which says how many it made. With `seeds`, all names and
     the root key have a leading seed dimension."""
 
-    def __init__(self, loop: For | While, size: int, fused: Fused, shapes: Shapes, seeds: int | None):
-        self.loop, self.size, self.fused, self.shapes = loop, size, fused, shapes
+    def __init__(self, loop: For | While, size: int, ops: Ops, shapes: Shapes, seeds: int | None):
+        self.loop, self.size, self.ops, self.shapes = loop, size, ops, shapes
         self.tables = tables_of((loop,), (), shapes.tabular)
         tabled = {table.name for table in self.tables}
         own = {*(carry.phi for carry in loop.carries), *tabled, loop.index if isinstance(loop, For) else None}
-        self.constants = tuple(name for name in self.read() if name not in own)
+        bounds = (loop.start, loop.step) if isinstance(loop, For) else ()
+        read = {**self.read(), **{bound: None for bound in bounds if isinstance(bound, str)}}
+        self.constants = tuple(name for name in read if name not in own)
         program = jax.vmap(self.program, (0, 0, None, None, None, 0)) if seeds else self.program
         self.run = jax.jit(program, donate_argnums=0)
 
@@ -192,14 +198,15 @@ class Chunk:
 
     def program(self, carried: tuple, constants: tuple, tables: tuple, begin: Any, count: Any, root: jax.Array) -> Any:
         names = dict(zip(self.constants, constants, strict=True))
-        machine = Traced(self.fused, self.shapes, (self.loop,), root,
+        machine = Traced(self.ops, self.shapes, (self.loop,), root,
                          {t.name: (t, e) for t, e in zip(self.tables, tables)})
         if isinstance(self.loop, While):
             return machine.bounded_while(self.loop, names, carried, count)
         loop = self.loop
+        start, step = (names[bound] if isinstance(bound, str) else bound for bound in (loop.start, loop.step))
 
         def one_pass(at: Any, state: tuple) -> tuple:
-            return machine.one_pass(loop, names, state, at, loop.start + (begin + at) * loop.step)
+            return machine.one_pass(loop, names, state, at, start + (begin + at) * step)
 
         return lax.fori_loop(0, count, one_pass, carried), count
 
@@ -210,7 +217,7 @@ class Chunk:
             ranges = {loop.index: range(loop.start, loop.stop, loop.step)[begin:begin + count]}  # type: ignore[arg-type]
         filled = []
         for table in self.tables:
-            entries = fill(table, self.shapes.tabular, self.fused.scopes, names, ranges)
+            entries = fill(table, self.shapes.tabular, self.ops.scopes, names, ranges)
             if any(inner.index in ranges for inner in table.loops):
                 entries = jax.tree.map(lambda x: np.pad(x, [(0, self.size - count)] + [(0, 0)] * (x.ndim - 1)), entries)
             filled.append(entries)

@@ -51,7 +51,7 @@ class CartPole(JaxEnv):
         return state
 
     def step_one(self, state, action, key):
-        x, x_dot, angle, angle_dot = state
+        _, x_dot, angle, angle_dot = state
         force = jnp.where(action == 1, FORCE, -FORCE)
         cos, sin = jnp.cos(angle), jnp.sin(angle)
         push = (force + POLE_MOMENT * angle_dot**2 * sin) / TOTAL_MASS

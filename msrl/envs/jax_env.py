@@ -6,12 +6,12 @@ methods trace, with the time limit of `spec.max_episode_steps` and reset within 
 What always holds:
 - The state's tree, shapes and dtypes are those of `init` for ever, and nothing in it or in a Step is weakly typed, so
   that it can be carried through a compiled loop.
-- `terminated` and `truncated` are independent, as under Gymnasium's TimeLimit: an episode whose last permitted step
-  also reaches a terminal state has both set.
+- An end is terminated or truncated, never both: a terminal state reached in the last permitted step is terminal.
 - Randomness comes from the key alone; no two environments of a batch share a stream.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -68,7 +68,7 @@ class JaxEnv(Env):
         steps = state.steps + 1
         terminated = terminated.astype(bool)
         limit = self.spec.max_episode_steps
-        truncated = jnp.zeros_like(terminated) if limit is None else steps >= limit
+        truncated = jnp.zeros_like(terminated) if limit is None else (steps >= limit) & ~terminated
         done = terminated | truncated
 
         def restart():
@@ -76,7 +76,7 @@ class JaxEnv(Env):
             return _where(done, (fresh, self._observe(fresh)), (inner, final_obs))
 
         # Drawing B starting states costs more than most dynamics, and in most steps no episode ends.
-        inner, obs = lax.cond(done.any(), restart, lambda: (inner, final_obs))
+        inner, obs = _if(done.any(), restart, lambda: (inner, final_obs))
         step = Step(
             obs=obs,
             reward=lax.convert_element_type(reward, jnp.float32),
@@ -96,6 +96,13 @@ class JaxEnv(Env):
                 why=f"It was given {was} and returned {now}, and a loop can only carry a state whose form is fixed.",
                 instead="Return the same structure, shapes and dtypes that reset_one makes.",
             )
+
+
+def _if(condition: jax.Array, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
+    """lax.cond, which outside of a compiled program would compile its new-made branches afresh in every call."""
+    if isinstance(condition, jax.core.Tracer):
+        return lax.cond(condition, yes, no)
+    return yes() if condition else no()
 
 
 def _strong(tree: Any) -> Any:

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from msrl.errors import EnvError
+
 NUM_ACTIONS = 5  # stay, left, right, down, up
 TIME_STEP = 0.1
 DAMPING = 0.25  # of the velocity, lost in each step
@@ -22,6 +24,17 @@ class World:
     position: jax.Array  # (N, 2)
     velocity: jax.Array  # (N, 2)
     landmark: jax.Array  # (L, 2)
+
+
+def require(world: str, least: int, **sizes: int) -> None:
+    """Refuses a world of sizes below the least."""
+    for name, size in sizes.items():
+        if size < least:
+            raise EnvError(
+                f"{world} cannot be made with {name}={size}.",
+                why=f"The smallest such world has {name}={least}.",
+                instead=f"Write {name}={least} or more.",
+            )
 
 
 def random_worlds(key: jax.Array, batch: tuple[int, ...], agents: int, landmarks: int, landmark_range: float) -> World:

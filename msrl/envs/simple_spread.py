@@ -26,6 +26,9 @@ class SimpleSpread(JaxEnv):
     num_agents: int = 3
     max_cycles: int = 25
 
+    def __post_init__(self):
+        particles.require("simple_spread", 1, num_agents=self.num_agents, max_cycles=self.max_cycles)
+
     @cached_property
     def spec(self) -> EnvSpec:
         n = self.num_agents

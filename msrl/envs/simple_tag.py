@@ -33,6 +33,11 @@ class SimpleTag(JaxEnv):
     num_obstacles: int = 2
     max_cycles: int = 25
 
+    def __post_init__(self):
+        needed = {"num_good": self.num_good, "num_adversaries": self.num_adversaries, "max_cycles": self.max_cycles}
+        particles.require("simple_tag", 1, **needed)
+        particles.require("simple_tag", 0, num_obstacles=self.num_obstacles)
+
     @cached_property
     def spec(self) -> EnvSpec:
         predators = tuple(f"adversary_{i}" for i in range(self.num_adversaries))

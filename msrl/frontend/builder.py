@@ -12,9 +12,10 @@ from msrl.ir.graph import Call, Node, Pure
 
 @dataclass(frozen=True, slots=True)
 class Static:
-    """A Python constant known while compiling."""
+    """A Python constant known while compiling; its `repr` is a literal. `span` is where the user wrote it."""
 
     value: Any
+    span: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Unbound:
     why: str
 
 
-Binding = str | Static | Unbound  # str: an SSA name
+Bound = str | Static  # str: an SSA name
+Binding = Bound | Unbound
 
 
 @dataclass(slots=True)
@@ -33,10 +35,15 @@ class Scope:
 
     method: Method
     interaction: str  # the parameter that is the interaction API
+    result: str = "t"  # what to call the value that the method returns
     names: dict[str, Binding] = field(default_factory=dict)
     inside: list[str] = field(default_factory=list)  # the loops and branches around the statement
-    returned: Binding | None = None
+    returned: Bound | None = None
     done: bool = False
+
+    def leave_unbound(self, names: Iterator[str] | dict[str, Any], why: str) -> None:
+        """Marks names that a block which never runs would have made."""
+        self.names.update((name, Unbound(why)) for name in names if name not in self.names)
 
 
 class Builder:
@@ -56,9 +63,9 @@ class Builder:
         self.nodes.append(node)
 
     @contextmanager
-    def block(self) -> Iterator[list[Node]]:
-        """Nodes emitted inside go to a list of their own."""
-        outer, self.nodes = self.nodes, []
+    def block(self, nodes: list[Node] | None = None) -> Iterator[list[Node]]:
+        """Nodes emitted inside go to a list of their own, or to the end of `nodes`."""
+        outer, self.nodes = self.nodes, [] if nodes is None else nodes
         try:
             yield self.nodes
         finally:
@@ -70,7 +77,8 @@ class Builder:
         return out
 
     def op(self, component: str, method: str, *, reads: tuple[str, ...], writes: tuple[str, ...], out: str | None,
-           args: tuple[str, ...] = (), kwargs: tuple[tuple[str, str], ...] = (), span: Span | None = None) -> str | None:
+           args: tuple[str, ...] = (), kwargs: tuple[tuple[str, str], ...] = (),
+           span: Span | None = None) -> str | None:
         """Emits a Call; `reads` and `writes` are resources without versions. Returns the name of its value."""
         before = tuple(self.resources[resource] for resource in reads)
         for resource in writes:

@@ -26,6 +26,11 @@ STATEMENTS: dict[type[ast.stmt], Complaint] = {
         "An exception would have to travel between fragments that run apart from one another.",
         "Let the error stop the run, or handle it inside the component that raises it.",
     ),
+    ast.TryStar: Complaint(
+        "`except*` cannot be compiled.",
+        "An exception would have to travel between fragments that run apart from one another.",
+        "Let the error stop the run, or handle it inside the component that raises it.",
+    ),
     ast.Global: Complaint(
         "`global` makes the loop depend on state that the compiler cannot see.",
         "Fragments that run in different processes share no globals.",
@@ -39,7 +44,7 @@ STATEMENTS: dict[type[ast.stmt], Complaint] = {
     ast.FunctionDef: Complaint(
         "A function is defined inside the loop's method.",
         "The compiler inlines methods of the trainer, and takes any other function as a pure one defined elsewhere.",
-        "Make it a method of the trainer (called as `self.name(msrl, ...)` if it interacts), or a function of the module.",
+        "Make it a function of the module, or, if it interacts, a method of the trainer: `self.name(msrl, ...)`.",
     ),
     ast.AsyncFunctionDef: Complaint(
         "An `async` function is defined inside the loop's method.",
@@ -141,3 +146,14 @@ AROUND_INTERACTIONS: dict[type[ast.expr], Complaint] = {
         for kind in (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
     },
 }
+
+CHAINED = Complaint(
+    "An interaction is called in the middle of a chained comparison.", _CONDITIONAL,
+    "Call it on the line before, and use its result.",
+)
+
+LAMBDA = Complaint(
+    "A lambda is kept as a value.",
+    "Values are numbers and arrays, which can be carried and sent; a function is neither.",
+    "Write it where it is called, or make it a function of the module or a method of the trainer.",
+)

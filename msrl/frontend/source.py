@@ -3,8 +3,7 @@
 import ast
 import builtins
 import inspect
-import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,31 +12,34 @@ from msrl.errors import LoweringError, Span
 
 DOCS = "docs/loop-language.md"
 
+# Decorators that leave a function as it is. Any other would have to be inlined along with the method.
+_PLAIN = ("staticmethod", "override", "final", "abstractmethod")
+
 
 @dataclass(frozen=True)
 class Method:
-    """One method, parsed. `parameters` are its names after `self`; `defaults` the values of those that have one."""
+    """One method, parsed. `signature` is without `self`; `local` maps the names it assigns to where each is first."""
 
     name: str
-    tree: ast.FunctionDef
+    tree: ast.FunctionDef  # its line numbers are those of the file
     file: str
     lines: tuple[str, ...]  # of the whole method, as in the file
     first_line: int
-    indent: int  # columns that parsing took off
     globals: dict[str, Any]
-    parameters: tuple[str, ...]
-    defaults: dict[str, Any]
+    signature: inspect.Signature
     bound: bool  # takes self
+    local: dict[str, ast.Name]
 
     def span(self, node: ast.AST) -> Span:
-        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-        text = self.lines[line - 1].rstrip("\n")
-        end = getattr(node, "end_col_offset", column + 1) if getattr(node, "end_lineno", line) == line else None
-        start = column + self.indent
-        stop = end + self.indent if end is not None else len(text)
+        """Where a node stands; of a loop or branch, its head; of what takes several lines, the first."""
+        line, column = getattr(node, "lineno", self.first_line), getattr(node, "col_offset", 0)
+        text = self.lines[line - self.first_line].rstrip()
+        last = _head(node)
+        ends_here = getattr(last, "end_lineno", line) == line
+        start = _characters(text, column)
+        stop = _characters(text, getattr(last, "end_col_offset", column + 1)) if ends_here else len(text)
         shown = text.lstrip()
-        cut = len(text) - len(shown)
-        return Span(self.file, self.first_line + line - 1, start - cut + 1, stop - start, shown)
+        return Span(self.file, line, start - (len(text) - len(shown)) + 1, stop - start, shown)
 
     def error(self, node: ast.AST, what: str, why: str = "", instead: str = "", **more: Any) -> LoweringError:
         return LoweringError(what, span=self.span(node), why=why, instead=instead, docs=DOCS, **more)
@@ -45,6 +47,21 @@ class Method:
     def lookup(self, name: str) -> Any:
         """What a name that is not local stands for; KeyError if nothing."""
         return self.globals[name] if name in self.globals else vars(builtins)[name]
+
+
+def _head(node: ast.AST) -> ast.AST:
+    """The last expression of a compound statement's first line; any other node is its own head."""
+    match node:
+        case ast.For(iter=head) | ast.While(test=head) | ast.If(test=head):
+            return head
+        case ast.With(items=[*_, ast.withitem(context_expr=head)]):
+            return head
+    return node
+
+
+def _characters(text: str, column: int) -> int:
+    """`ast` counts columns in bytes."""
+    return len(text.encode()[:column].decode(errors="ignore"))
 
 
 def read_method(owner: type, name: str) -> Method:
@@ -60,23 +77,51 @@ def read_method(owner: type, name: str) -> Method:
             why="The compiler reads the loop's source, and this one was typed at a prompt or made by exec.",
             instead="Put the trainer in a file and import it.", docs=DOCS,
         ) from None
-    text = textwrap.dedent("".join(lines))
-    tree = ast.parse(text).body[0]
     file = _shown(inspect.getsourcefile(function) or "<unknown>")
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    if not isinstance(tree, ast.FunctionDef):
+    tree = _parse(lines, first)
+    signature = inspect.signature(function)
+    receiver = next(iter(signature.parameters), None)
+    if tree is None or isinstance(raw, classmethod) or (bound and receiver != "self"):
         here = Span(file, first, 1, len(lines[0].strip()), lines[0].strip())
         raise LoweringError(f"{owner.__name__}.{name} is not a plain method.", span=here, docs=DOCS,
-                            why="The compiler reads the statements of a `def`, and this is something else.",
-                            instead=f"Write `def {name}(self, msrl):`.")
-    closure = {cell: held.cell_contents for cell, held in zip(function.__code__.co_freevars, function.__closure__ or ())}
-    parameters = [p for p in inspect.signature(function).parameters.values()]
-    own = parameters[1:] if bound else parameters
-    return Method(
-        name=name, tree=tree, file=file, lines=tuple(lines), first_line=first, indent=indent,
-        globals={**function.__globals__, **closure}, parameters=tuple(p.name for p in own),
-        defaults={p.name: p.default for p in own if p.default is not p.empty}, bound=bound,
+                            why="The compiler reads the statements of a `def` whose first parameter is `self`.",
+                            instead=f"Write `def {name}(self, msrl, ...):`.")
+    method = Method(
+        name=name, tree=tree, file=file, lines=tuple(lines), first_line=first, bound=bound,
+        globals={**function.__globals__, **closure(function)}, local=stored_names(tree.body),
+        signature=signature.replace(parameters=list(signature.parameters.values())[1 if bound else 0:]),
     )
+    for decorator in tree.decorator_list:
+        if ast.unparse(decorator).rpartition(".")[2] not in _PLAIN:
+            raise method.error(decorator, f"`{name}` is decorated with `{ast.unparse(decorator)}`.",
+                               "The compiler reads the method's statements, and would leave the decorator out.",
+                               "Remove the decorator.")
+    return method
+
+
+def _parse(lines: Sequence[str], first: int) -> ast.FunctionDef | None:
+    """The `def` of a method, or None if the lines hold something else."""
+    # Parsed under an `if`, as the lines are indented; taking the indent off would trip over strings and comments that
+    # stand further left.
+    head = "if True:\n" if lines[0][:1].isspace() else ""
+    try:
+        tree: ast.stmt = ast.parse(head + "".join(lines)).body[0]
+    except SyntaxError:
+        return None
+    tree = tree.body[0] if head and isinstance(tree, ast.If) else tree
+    ast.increment_lineno(tree, first - (2 if head else 1))
+    return tree if isinstance(tree, ast.FunctionDef) else None
+
+
+def closure(function: Callable) -> dict[str, Any]:
+    """The names that a function sees of the functions around it, as far as they have a value yet."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return found
 
 
 def _shown(file: str) -> str:
@@ -85,14 +130,32 @@ def _shown(file: str) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def stored_names(nodes: list[ast.stmt]) -> dict[str, None]:
-    """The local names that statements assign, in order."""
-    found: dict[str, None] = {}
+_OWN_NAMES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)
+
+
+def stored_names(nodes: Sequence[ast.AST]) -> dict[str, ast.Name]:
+    """The local names that statements assign, in order, each with its first place."""
+    found: dict[str, ast.Name] = {}
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.setdefault(node.id, node)
+        if not isinstance(node, _OWN_NAMES):
+            for child in ast.iter_child_nodes(node):
+                visit(child)
+
     for node in nodes:
-        for inner in ast.walk(node):
-            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                found[inner.id] = None
+        visit(node)
     return found
+
+
+def stored_anywhere(expr: ast.AST) -> Iterator[str]:
+    """The names that lambdas and comprehensions inside an expression make for themselves."""
+    for node in ast.walk(expr):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
 
 
 def free_names(expr: ast.AST) -> dict[str, ast.Name]:
@@ -120,8 +183,9 @@ def free_names(expr: ast.AST) -> dict[str, ast.Name]:
                     bound = bound | {n.id for n in ast.walk(generator.target) if isinstance(n, ast.Name)}
                     for condition in generator.ifs:
                         visit(condition, bound)
-                for child in (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,):
-                    visit(child, bound)
+                made = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+                for part in made:
+                    visit(part, bound)
                 return
         for child in ast.iter_child_nodes(node):
             visit(child, bound)

@@ -8,9 +8,27 @@ tracing machine (msrl/engines/xla.py) takes it as compiled control flow. Every d
 from abc import ABC, abstractmethod
 from typing import Any, assert_never
 
+from msrl.errors import TypeCheckError
 from msrl.ir.graph import Call, For, Graph, If, Node, Pure, While, base, nexts
 
 Names = dict[str, Any]
+
+
+def unpack(value: Any, count: int) -> tuple:
+    """What `a, b = value` unpacks: lowering writes it as `unpack_(value, 2)`."""
+    try:
+        parts = tuple(value)
+    except TypeError:
+        raise TypeCheckError(f"A value without parts is unpacked into {count} names.",
+                             why="Tuples, lists and arrays have parts.", instead="Give it one name.") from None
+    if len(parts) != count:
+        raise TypeCheckError(f"A value of {len(parts)} parts is unpacked into {count} names.",
+                             instead="Give as many names as there are parts.")
+    return parts
+
+
+EXPRESSION_NAMES = {"unpack_": unpack}
+"""What pure expressions see besides the names of the user's method."""
 
 
 class Machine(ABC):

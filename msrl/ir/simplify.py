@@ -1,12 +1,16 @@
 """Graph in, graph out: drops what nobody needs.
 
 A carry whose value never changes is replaced by its initial value; a pure expression, carry or merge that no op and no
-result depends on is removed. Ops stay: each has an effect.
+result depends on is removed, and so is a loop or branch that is left empty. Ops stay: each has an effect.
 """
 
 from dataclasses import replace
+from typing import TypeVar
 
-from msrl.ir.graph import Call, Carry, For, Graph, If, Node, Pure, While, uses
+from msrl.ir.graph import Call, Carry, For, Graph, If, Node, Pure, While, uses, walk
+
+NodeT = TypeVar("NodeT", bound=Node)
+Loop = TypeVar("Loop", bound=For | While)
 
 
 def simplify(graph: Graph) -> Graph:
@@ -26,21 +30,30 @@ def _unchanged(nodes: tuple[Node, ...]) -> tuple[tuple[Node, ...], dict[str, str
         node = substitute_inside(substitute(node, rename), rename)
         match node:
             case For() | While():
-                body, inner = _unchanged(node.body)
-                node = substitute_inside(replace(node, body=()), inner)
-                still = {carry.phi: carry.init for carry in node.carries if carry.phi == carry.next and carry.init}
-                rename.update({carry.out: carry.init for carry in node.carries if carry.phi in still and carry.init})
-                kept = tuple(carry for carry in node.carries if carry.phi not in still)
-                node = substitute_inside(replace(node, carries=kept, body=body), {p: i for p, i in still.items() if p})
+                node = _unchanged_carries(node, rename)
             case If():
-                then, in_then = _unchanged(node.then)
-                orelse, in_orelse = _unchanged(node.orelse)
-                merges = [replace(m, then=in_then.get(m.then, m.then), orelse=in_orelse.get(m.orelse, m.orelse))
-                          for m in node.merges]
-                rename.update({m.out: m.then for m in merges if m.then == m.orelse})
-                node = replace(node, then=then, orelse=orelse, merges=tuple(m for m in merges if m.then != m.orelse))
+                node = _unchanged_merges(node, rename)
         done.append(node)
     return tuple(done), rename
+
+
+def _unchanged_carries(node: Loop, rename: dict[str, str]) -> Loop:
+    body, inner = _unchanged(node.body)
+    # The renamed names may be a carry's `next`, or be read by the test.
+    node = replace(substitute_inside(replace(node, body=()), inner), body=body)
+    still = {carry.phi: carry.init for carry in node.carries if carry.phi and carry.init and carry.phi == carry.next}
+    rename.update({carry.out: carry.init for carry in node.carries if carry.phi in still and carry.init})
+    node = replace(node, carries=tuple(carry for carry in node.carries if carry.phi not in still))
+    return substitute_inside(node, still)
+
+
+def _unchanged_merges(node: If, rename: dict[str, str]) -> If:
+    then, in_then = _unchanged(node.then)
+    orelse, in_orelse = _unchanged(node.orelse)
+    merges = [replace(m, then=in_then.get(m.then, m.then), orelse=in_orelse.get(m.orelse, m.orelse))
+              for m in node.merges]
+    rename.update({m.out: m.then for m in merges if m.then == m.orelse})
+    return replace(node, then=then, orelse=orelse, merges=tuple(m for m in merges if m.then != m.orelse))
 
 
 def substitute(node: Node, names: dict[str, str]) -> Node:
@@ -68,24 +81,29 @@ def _inits(carries: tuple[Carry, ...], names: dict[str, str]) -> tuple[Carry, ..
     return tuple(replace(carry, init=names.get(carry.init, carry.init) if carry.init else None) for carry in carries)
 
 
-def substitute_inside(node: Node, names: dict[str, str]) -> Node:
+def substitute_inside(node: NodeT, names: dict[str, str]) -> NodeT:
     """The node with names replaced in its blocks, at every depth."""
+
+    def new(name: str) -> str:
+        return names.get(name, name)
 
     def block(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         return tuple(substitute_inside(substitute(inner, names), names) for inner in nodes)
 
     match node:
-        case For() | While():
-            carries = tuple(replace(carry, next=names.get(carry.next, carry.next)) for carry in node.carries)
-            node = replace(node, carries=carries, body=block(node.body))
-            if isinstance(node, While):
-                node = replace(node, test=block(node.test), condition=names.get(node.condition, node.condition))
-            return node
+        case For():
+            return replace(node, carries=_nexts(node.carries, names), body=block(node.body))
+        case While():
+            return replace(node, carries=_nexts(node.carries, names), body=block(node.body), test=block(node.test),
+                           condition=new(node.condition))
         case If():
-            merges = tuple(replace(m, then=names.get(m.then, m.then), orelse=names.get(m.orelse, m.orelse))
-                           for m in node.merges)
+            merges = tuple(replace(merge, then=new(merge.then), orelse=new(merge.orelse)) for merge in node.merges)
             return replace(node, then=block(node.then), orelse=block(node.orelse), merges=merges)
     return node
+
+
+def _nexts(carries: tuple[Carry, ...], names: dict[str, str]) -> tuple[Carry, ...]:
+    return tuple(replace(carry, next=names.get(carry.next, carry.next)) for carry in carries)
 
 
 def _needed(graph: Graph) -> set[str]:
@@ -110,18 +128,25 @@ def _mark(nodes: tuple[Node, ...], needed: set[str]) -> None:
                 for carry in node.carries:
                     if carry.out in needed or carry.phi in needed:
                         needed.update(name for name in (carry.out, carry.phi, carry.init, carry.next) if name)
-                needed.update(bound for bound in uses(node) if bound not in {c.init for c in node.carries})
+                if isinstance(node, For) and (_acts(node) or _live(node.carries, needed)):
+                    needed.update(bound for bound in (node.start, node.stop, node.step) if isinstance(bound, str))
                 if isinstance(node, While):
                     needed.add(node.condition)
                     _mark(node.test, needed)
                 _mark(node.body, needed)
             case If():
-                for merge in node.merges:
-                    if merge.out in needed:
-                        needed.update((merge.then, merge.orelse))
-                needed.add(node.condition)
+                live = [merge for merge in node.merges if merge.out in needed]
+                for merge in live:
+                    needed.update((merge.then, merge.orelse))
+                if live or _acts(node):
+                    needed.add(node.condition)
                 _mark(node.then, needed)
                 _mark(node.orelse, needed)
+
+
+def _acts(node: Node) -> bool:
+    """Would something be missed without the node, whatever becomes of its values? A `while` may run for ever."""
+    return any(isinstance(inner, (Call, While)) for inner in walk((node,)))
 
 
 def _prune(nodes: tuple[Node, ...], needed: set[str]) -> tuple[Node, ...]:
@@ -134,6 +159,8 @@ def _prune(nodes: tuple[Node, ...], needed: set[str]) -> tuple[Node, ...]:
                 node = replace(node, out=None)
             case For():
                 node = replace(node, carries=_live(node.carries, needed), body=_prune(node.body, needed))
+                if not node.body and not node.carries:
+                    continue
             case While():
                 node = replace(node, carries=_live(node.carries, needed), test=_prune(node.test, needed),
                                body=_prune(node.body, needed))

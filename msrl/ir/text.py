@@ -21,7 +21,7 @@ def show(graph: Graph, spans: bool = True) -> str:
     lines = [f"graph {graph.name} {{"]
     lines += [f"  component {name}: {kind}" for name, kind in graph.components]
     lines += _block(graph.nodes, "  ", spans)
-    lines += [f"  results {' '.join(graph.results)}", "}"]
+    lines += [f"  {' '.join(('results', *graph.results))}", "}"] if graph.results else ["}"]
     return "\n".join(lines) + "\n"
 
 
@@ -81,24 +81,27 @@ _MERGE = re.compile(r"merge (\S+) = (\S+) or (\S+)$")
 
 class _Reader:
     def __init__(self, text: str):
-        self.lines = [line.strip() for line in text.splitlines() if line.strip()]
+        numbered = enumerate(text.splitlines(), 1)
+        self.lines = [(number, line.strip()) for number, line in numbered if line.strip()]
         self.at = 0
+        self.number = 0  # of the line read last
         self.span: Span | None = None
 
     def line(self) -> str:
         """The line under the cursor, without its span, which is kept aside."""
         if self.at >= len(self.lines):
             raise VerifyError("The text of a graph ends too early.", why="A block is never closed.")
-        text, at, place = self.lines[self.at].rpartition(" @")
+        self.number, line = self.lines[self.at]
+        text, at, place = line.rpartition(" @")
         file, colon, number = place.rpartition(":")
         if at and colon and number.isdigit() and '"' not in place:
             self.span = Span(file, int(number), 1, 1, "")
             return text
         self.span = None
-        return self.lines[self.at]
+        return line
 
     def bad(self, line: str) -> VerifyError:
-        return VerifyError(f"Line {self.at + 1} of the text of a graph cannot be read: {line}", docs="docs/ir.md")
+        return VerifyError(f"Line {self.number} of the text of a graph cannot be read: {line}", docs="docs/ir.md")
 
     def match(self, pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
         found = pattern.fullmatch(line)
@@ -155,14 +158,18 @@ class _Reader:
         self.at += 1
         if found := _PURE.fullmatch(line):
             out, expr, inputs, scope = found.groups()
-            pairs = tuple(tuple(pair.split("=")) for pair in inputs.split())
-            return Pure(out, json.loads(expr), pairs, scope, span)
+            return Pure(out, json.loads(expr), tuple(map(_pair, inputs.split())), scope, span)
         left, component, method, inside, reads, partition = self.match(_CALL, line)
         out, _, writes = (left or "").partition("|")
         items = [item for item in inside.split(", ") if item]
-        kwargs = tuple(tuple(item.split("=")) for item in items if "=" in item)
+        kwargs = tuple(_pair(item) for item in items if "=" in item)
         return Call(out.strip() or None, component, method, tuple(i for i in items if "=" not in i), kwargs,
                     tuple((reads or "").split()), tuple(writes.split()), tuple((partition or "").split()), span)
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, _, value = item.partition("=")
+    return name, value
 
 
 def parse(text: str) -> Graph:
@@ -174,6 +181,13 @@ def parse(text: str) -> Graph:
         component, kind = reader.match(re.compile(r"component (\S+): (\S+)"), line)
         components.append((component, kind))
         reader.at += 1
-    nodes = reader.block("results", "}")
-    results = tuple(reader.line().split()[1:])
+    nodes = reader.block("results ", "}")
+    results: tuple[str, ...] = ()
+    if (line := reader.line()).startswith("results "):
+        results = tuple(line.split()[1:])
+        reader.at += 1
+    reader.match(re.compile("}"), reader.line())
+    reader.at += 1
+    if reader.at < len(reader.lines):
+        raise reader.bad(reader.line())
     return Graph(name, tuple(components), nodes, results)

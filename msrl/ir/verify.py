@@ -1,7 +1,7 @@
 """What holds of every graph, checked before and after each pass.
 
-Each name is defined once and before it is used; a carry and a merge join versions of one name; a resource is read only
-in its newest version, so that effects cannot be reordered or lost; ops name components that exist.
+Each name is defined once and before it is used; a resource is joined with versions of itself only, is read only in its
+newest version, and is among the results, so that effects cannot be reordered or lost; ops name components that exist.
 """
 
 from msrl.errors import VerifyError
@@ -15,6 +15,9 @@ def verify(graph: Graph) -> None:
     for result in graph.results:
         if newest.get(base(result)) != result:
             raise VerifyError(f"The result {result} is not the newest version of {base(result)}.")
+    for name, version in newest.items():
+        if is_resource(name) and version not in graph.results:
+            raise VerifyError(f"The resource {version} is not among the results.")
 
 
 class _Checker:
@@ -43,12 +46,13 @@ class _Checker:
                 self.use(node, name, visible, newest)
             match node:
                 case Call():
-                    if node.component not in self.components:
-                        raise self.fail(node, f"There is no component {node.component}.")
+                    self.call(node)
                 case Pure():
                     pass
                 case For():
-                    self.loop(node, node.carries, visible | {node.index}, dict(newest), ())
+                    inside = set(visible)
+                    self.define(node, node.index, inside)
+                    self.loop(node, node.carries, inside, dict(newest), ())
                 case While():
                     self.loop(node, node.carries, set(visible), dict(newest), node.test)
                 case If():
@@ -58,12 +62,26 @@ class _Checker:
                 newest[base(name)] = name
         return newest
 
+    def one_resource(self, node: Node, what: str, joined: tuple[str | None, ...]) -> None:
+        names = {base(name) for name in joined if name}
+        if len(names) > 1 and any(is_resource(name) for name in names):
+            raise self.fail(node, f"A {what} joins different resources: {', '.join(sorted(names))}.")
+
+    def call(self, node: Call) -> None:
+        if node.component not in self.components:
+            raise self.fail(node, f"There is no component {node.component}.")
+        values = (*node.args, *(value for _, value in node.kwargs), *((node.out,) if node.out else ()))
+        for name in values:
+            if is_resource(name):
+                raise self.fail(node, f"The resource {name} stands where a value belongs.")
+        for name in (*node.reads, *node.writes):
+            if not is_resource(name):
+                raise self.fail(node, f"The value {name} stands where a resource belongs.")
+
     def loop(self, node: For | While, carries: tuple[Carry, ...], visible: set[str], newest: dict[str, str],
              test: tuple[Node, ...]) -> None:
         for carry in carries:
-            names = {base(name) for name in (carry.phi, carry.init, carry.next, carry.out) if name}
-            if len(names) > 1 and any(is_resource(name) for name in names):
-                raise self.fail(node, f"A carry joins different resources: {', '.join(sorted(names))}.")
+            self.one_resource(node, "carry", (carry.phi, carry.init, carry.next, carry.out))
             if (carry.phi is None) != (carry.init is None):
                 raise self.fail(node, f"The carry of {carry.out} has a phi or an init, but not both.")
             if carry.phi:
@@ -83,7 +101,10 @@ class _Checker:
 
     def branches(self, node: If, visible: set[str], newest: dict[str, str]) -> None:
         merged = {base(merge.out) for merge in node.merges}
-        for nodes, picks in ((node.then, [m.then for m in node.merges]), (node.orelse, [m.orelse for m in node.merges])):
+        for merge in node.merges:
+            self.one_resource(node, "merge", (merge.out, merge.then, merge.orelse))
+        sides = ((node.then, [m.then for m in node.merges]), (node.orelse, [m.orelse for m in node.merges]))
+        for nodes, picks in sides:
             inside, latest = set(visible), dict(newest)
             latest = self.block(nodes, inside, latest)
             for pick in picks:

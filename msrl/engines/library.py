@@ -1,4 +1,8 @@
-"""Ops on whole values, all shards at once: as traced functions, and as shapes."""
+"""A world's ops, each made once and shared by all that run or study them.
+
+`alone` runs an op for one shard at the shard's own shape, `fused` for all shards at once on whole values; the rest
+tells what ops return without running them.
+"""
 
 from collections.abc import Callable
 from functools import cache
@@ -8,18 +12,19 @@ import jax
 import jax.numpy as jnp
 
 from msrl.api import Record
-from msrl.engines.ops import Op, World, divided, fuse, make_op
+from msrl.engines.ops import Op, World, alone, divided, fuse, make_op
 from msrl.engines.scopes import Scopes
 
 
-class Fused:
-    """One per world. Functions are cached, so that JAX traces each op once for shapes and for the program alike."""
+class Ops:
+    """One per world. Functions are cached, so that JAX traces and compiles each op once."""
 
     def __init__(self, world: World):
         self.world = world
         self.scopes = Scopes(world.trainer)
         self.op: Callable[[str, str], Op] = cache(lambda component, method: make_op(world, component, method))
-        self.function = cache(lambda component, method: fuse(
+        self.alone = cache(lambda component, method: alone(self.op(component, method), component, method))
+        self.fused = cache(lambda component, method: fuse(
             self.op(component, method), world.shards, world.config.num_envs))
 
     def keys_shape(self, op: Op) -> jax.ShapeDtypeStruct:
@@ -31,7 +36,7 @@ class Fused:
         """(value, resources written) of an op, abstractly."""
         op = self.op(component, method)
         if op.traceable:
-            out, written = jax.eval_shape(self.function(component, method), self.keys_shape(op), states, args, kwargs)
+            out, written = jax.eval_shape(self.fused(component, method), self.keys_shape(op), states, args, kwargs)
         else:
             out, written = self.host_shape(component, method, args), states or (None,)
         return out, (*written, *counter)
@@ -59,8 +64,11 @@ class Fused:
 
         return jax.tree.map(part, item)
 
-    def new_buffer(self, component: str, item: Record) -> Any:
-        """An empty store for all shards: stacked if traceable, a tuple of shards' stores on the host."""
+    def new_buffer(self, component: str, item: Record | None) -> Any:
+        """An empty store for all shards: stacked if traceable, a tuple of shards' stores on the host. Without an item,
+        None: the loop does not use it."""
+        if item is None:
+            return None
         buffer, shards = self.world.buffers[component], self.world.shards
         part = self.shard_item(item, component)
         if not self.world.sharded(component):
@@ -70,10 +78,16 @@ class Fused:
         state = buffer.init(part)
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (shards, *x.shape)), state) if shards > 1 else state
 
+    def check_insert(self, component: str, item: Record) -> None:
+        """Lets the buffer say what it thinks of such records. One on the host is not asked: it would allocate."""
+        if self.world.buffers[component].traceable:
+            op, state = self.op(component, "insert"), jax.eval_shape(lambda: self.new_buffer(component, item))
+            jax.eval_shape(self.fused(component, "insert"), self.keys_shape(op), (state,), (), item.asdict())
+
     def buffer_shape(self, component: str, method: str, item: Record, args: tuple) -> Any:
         buffer = self.world.buffers[component]
         if not buffer.traceable:
             return buffer.output_shape(method, item)
         op = self.op(component, method)
         state = jax.eval_shape(lambda: self.new_buffer(component, item))
-        return jax.eval_shape(self.function(component, method), self.keys_shape(op), (state,), args, {})[0]
+        return jax.eval_shape(self.fused(component, method), self.keys_shape(op), (state,), args, {})[0]

@@ -6,6 +6,7 @@ caller look between chunks: log, evaluate, save, or stop.
 
 import dataclasses
 import hashlib
+import operator
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,9 +19,9 @@ from msrl import algorithms, envs
 from msrl.api import Config, Env, Trainer
 from msrl.backends.eager import Eager
 from msrl.backends.inline import Inline
-from msrl.engines.evaluation import Episodes, evaluate
-from msrl.engines.fused import Fused
+from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
 from msrl.engines.host import traceable
+from msrl.engines.library import Ops
 from msrl.engines.ops import make_world
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
@@ -49,9 +50,9 @@ class Program:
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
         self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own))
-        self.fused = Fused(self.world)
-        self.shapes = find_shapes(self.graph, self.fused)
-        self.traceable = all(traceable(node, self.fused) for node in self.graph.nodes)
+        self.ops = Ops(self.world)
+        self.shapes = find_shapes(self.graph, self.ops)
+        self.traceable = all(traceable(node, self.ops) for node in self.graph.nodes)
         if seeds > 1 and (strict or not self.traceable):
             raise UsageError(
                 f"{seeds} seeds cannot be trained at once here.",
@@ -59,7 +60,8 @@ class Program:
                 instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
         keys = [jax.random.key(seed + number) for number in range(seeds)]
         self.root = jax.numpy.stack(keys) if seeds > 1 else keys[0]
-        self.backend = Inline(self.graph, self.world, self.shapes, self.fused, self.root, strict)
+        self.backend = Inline(self.graph, self.shapes, self.ops, self.root, strict)
+        self.evaluator = Evaluator(self.world.agent.actor)
         self.resources: Names = {}
         self.env_steps = 0
         self._lower_seconds = time.perf_counter() - began
@@ -70,7 +72,8 @@ class Program:
 
     def run(self) -> Iterator[Update]:
         seen = np.zeros(3)
-        for self.resources in self.backend.run():
+        for resources in self.backend.run():
+            self.resources = resources
             totals = self._totals()
             episodes, returns, lengths = totals - seen
             seen = totals
@@ -93,12 +96,13 @@ class Program:
             rows, machine.reports = machine.reports, []
             return {name: float(np.mean([row[name] for row in rows if name in row]))
                     for name in dict.fromkeys(name for row in rows for name in row)}
-        found: dict[str, float] = {}
+        sums: dict[str, Any] = {}
+        counts: dict[str, Any] = {}
         for total, count in (self.resources.get("$metrics") or {}).values():
-            if np.sum(count):
-                found.update({name: float(np.sum(np.asarray(value, np.float64)) / np.sum(count))
-                              for name, value in total.items()})
-        return found
+            for name, value in total.items():  # the same metric may be reported in several places
+                sums[name] = sums.get(name, 0.0) + np.sum(np.asarray(value, np.float64))
+                counts[name] = counts.get(name, 0) + np.sum(count)
+        return {name: float(total / counts[name]) for name, total in sums.items() if counts[name]}
 
     def env_states(self) -> list[list[Any]]:
         """Per seed, the environment's state of each shard."""
@@ -114,12 +118,13 @@ class Program:
 
     def evaluate(self, episodes: int = 100) -> list[Episodes]:
         """Plays the newest weights of each seed, in environments of their own."""
-        found = []
-        for number, (weights, states) in enumerate(zip(self.per_seed("$weights"), self.env_states(), strict=True)):
-            env = self.env.frozen(states)
-            key = jax.random.fold_in(jax.random.key(self.seed + number), 0x7E57)  # a stream apart from training
-            found.append(evaluate(env, self.world.agent.actor, weights, key, episodes))
-        return found
+        seeds = zip(self.per_seed("$weights"), self.env_states(), strict=True)
+        return [self.evaluator(self.env.frozen(states), weights, evaluation_key(self.seed + number), episodes)
+                for number, (weights, states) in enumerate(seeds)]
+
+    def prepare_evaluation(self, episodes: int = 100) -> None:
+        """Gets an evaluation ready in the background, once training has begun."""
+        self.evaluator.prepare(self.env.frozen(self.env_states()[0]), self.per_seed("$weights")[0], episodes)
 
     def params(self) -> list[Any]:
         """The learner's parameters, per seed."""
@@ -127,12 +132,12 @@ class Program:
 
     def interpret(self) -> tuple[Names, list[dict[str, float]]]:
         """The meaning: the resources and reports that the graph's interpreter gives."""
-        machine = Reference(self.world, self.root)
+        machine = Reference(self.ops, self.root, self.shapes.items)
         return interpret(self.graph, machine), machine.reports
 
     def eager(self) -> tuple[Names, list[dict[str, float]]]:
         """The same from running `train` as plain Python; set a breakpoint in it."""
-        machine = Reference(self.world, self.root)
+        machine = Reference(self.ops, self.root, self.shapes.items)
         interaction = Eager(machine)
         self.trainer.train(interaction)
         return interaction.resources, machine.reports
@@ -169,7 +174,7 @@ def weights_sha256(params: Any) -> str:
 
 
 def _unstack(tree: Any, count: int) -> list[Any]:
-    return [jax.tree.map(lambda x: x[number], tree) for number in range(count)]
+    return [jax.tree.map(operator.itemgetter(number), tree) for number in range(count)]
 
 
 __all__ = ["Program", "Update", "compile", "weights_sha256"]

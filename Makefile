@@ -1,0 +1,46 @@
+# `make train` and `make test` do all the set-up they need. `make help` lists the rest.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+export PIP_NO_WARN_CONFLICTS = 1
+
+.PHONY: help train test check learn bench clean
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+train: .venv/core  ## train PPO on CartPole with a live display, then play 100 episodes
+	$(BIN)/msrl train ppo --env CartPole-v1
+
+test: .venv/dev  ## the whole test suite
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: .venv/dev  ## lint, types of the compiler parts, the architecture test
+	$(BIN)/ruff check .
+	$(BIN)/mypy msrl/errors.py msrl/ir msrl/frontend
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+learn: .venv/dev  ## the learning bars, three seeds each (about an hour on two cores)
+	$(BIN)/python -m benchmarks.learn
+
+bench: .venv/dev  ## speed, as ratios measured in one run
+	$(BIN)/python -m benchmarks.bench_ppo
+	$(BIN)/python -m benchmarks.bench_solve
+	$(BIN)/python -m benchmarks.bench_replay
+
+clean:  ## forget the environment and all caches
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+
+.venv/pip:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "msrl needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/core: .venv/pip pyproject.toml constraints.txt
+	$(INSTALL) --editable .
+	@touch $@
+
+.venv/dev: .venv/pip pyproject.toml constraints.txt
+	$(INSTALL) --editable '.[dev]'
+	@touch $@ .venv/core

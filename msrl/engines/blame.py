@@ -1,0 +1,30 @@
+"""Errors of the user's code, told in terms of the loop's line."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msrl.errors import MsrlError
+from msrl.ir.graph import Call, Pure
+
+
+def title(node: Call | Pure) -> str:
+    """An op by its component and method; an expression as the user wrote it."""
+    if isinstance(node, Call):
+        return f"`{node.component}.{node.method}`"
+    written = node.span.text[node.span.column - 1:][:node.span.width] if node.span else ""
+    return f"`{written or node.expr}`"
+
+
+@contextmanager
+def blame(node: Call | Pure, kind: type[MsrlError]) -> Iterator[None]:
+    """What is raised inside comes out as `kind`, with the line of the loop that led there; ours keep their own kind."""
+    try:
+        yield
+    except MsrlError as problem:
+        if problem.span is not None:
+            raise
+        raise type(problem)(problem.what, span=node.span, why=problem.why, instead=problem.instead,
+                            docs=problem.docs) from problem
+    except Exception as problem:
+        raise kind(f"{title(node)} fails: {type(problem).__name__}.", span=node.span,
+                   why=str(problem).strip().split("\n\n")[0]) from problem

@@ -1,0 +1,44 @@
+"""Pins what strict mode pins before JAX is imported, and lets repeated runs find compiled programs on disk.
+
+`pytest --update-golden` writes the expected parts of the golden files (tests/golden, tests/frontend/*.txt) anew; read
+the difference before committing it.
+"""
+
+import os
+import platform
+from pathlib import Path
+
+import pytest
+
+CACHE_BYTES = 400 * 2**20
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files anew")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ["PJRT_NPROC"] = "1"
+    flags = os.environ.get("XLA_FLAGS", "")
+    if platform.machine() in ("x86_64", "AMD64") and "xla_cpu_max_isa" not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_max_isa=AVX2".strip()
+    kept = os.environ.get("MSRL_TEST_CACHE")
+    folder = Path(kept) if kept else config.cache.mkdir("jax") if config.cache else Path(".cache/jax")
+    keep_small(folder)
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+
+
+def keep_small(folder: Path) -> None:
+    """Removes the oldest programs beyond CACHE_BYTES."""
+    room = CACHE_BYTES
+    for file in sorted(folder.glob("*"), key=lambda file: file.stat().st_mtime, reverse=True):
+        room -= file.stat().st_size
+        if room < 0:
+            file.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    return request.config.getoption("--update-golden")

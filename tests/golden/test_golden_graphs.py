@@ -1,0 +1,31 @@
+"""The graphs of the algorithms that come with MSRL, as text files.
+
+A change to lowering that should not change graphs shows no difference here. One that should is written down by
+`pytest tests/golden --update-golden`, and read before it is committed.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from msrl import envs
+from msrl.algorithms import ALGORITHMS, load
+from msrl.frontend.lower import lower
+from msrl.ir.text import parse, show
+from msrl.ir.verify import verify
+
+ENVIRONMENTS = {"ppo": "CartPole-v1", "dqn": "CartPole-v1", "sac": "Pendulum-v1", "mappo": "simple_spread"}
+
+
+@pytest.mark.parametrize("name", sorted(ALGORITHMS))
+def test_graph(name, update_golden):
+    cls = load(name)
+    trainer = cls(cls.Config(), envs.make(ENVIRONMENTS[name]).spec)
+    graph = lower(trainer, tuple(trainer.buffers()), tuple(trainer.components()))
+    verify(graph)
+    assert parse(show(graph)) == graph
+    file = Path(__file__).with_name(f"{name}.txt")
+    found = show(graph, spans=False)
+    if update_golden:
+        file.write_text(found)
+    assert found == file.read_text()
