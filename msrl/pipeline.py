@@ -19,7 +19,7 @@ from msrl import algorithms, envs
 from msrl.api import Config, Env, Trainer
 from msrl.backends.eager import Eager
 from msrl.backends.inline import Inline
-from msrl.engines.evaluation import Episodes, evaluate
+from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
 from msrl.engines.host import traceable
 from msrl.engines.library import Ops
 from msrl.engines.ops import make_world
@@ -61,6 +61,7 @@ class Program:
         keys = [jax.random.key(seed + number) for number in range(seeds)]
         self.root = jax.numpy.stack(keys) if seeds > 1 else keys[0]
         self.backend = Inline(self.graph, self.shapes, self.ops, self.root, strict)
+        self.evaluator = Evaluator(self.world.agent.actor)
         self.resources: Names = {}
         self.env_steps = 0
         self._lower_seconds = time.perf_counter() - began
@@ -117,12 +118,13 @@ class Program:
 
     def evaluate(self, episodes: int = 100) -> list[Episodes]:
         """Plays the newest weights of each seed, in environments of their own."""
-        found = []
-        for number, (weights, states) in enumerate(zip(self.per_seed("$weights"), self.env_states(), strict=True)):
-            env = self.env.frozen(states)
-            key = jax.random.fold_in(jax.random.key(self.seed + number), 0x7E57)  # a stream apart from training
-            found.append(evaluate(env, self.world.agent.actor, weights, key, episodes))
-        return found
+        seeds = zip(self.per_seed("$weights"), self.env_states(), strict=True)
+        return [self.evaluator(self.env.frozen(states), weights, evaluation_key(self.seed + number), episodes)
+                for number, (weights, states) in enumerate(seeds)]
+
+    def prepare_evaluation(self, episodes: int = 100) -> None:
+        """Gets an evaluation ready in the background, once training has begun."""
+        self.evaluator.prepare(self.env.frozen(self.env_states()[0]), self.per_seed("$weights")[0], episodes)
 
     def params(self) -> list[Any]:
         """The learner's parameters, per seed."""

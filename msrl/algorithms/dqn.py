@@ -35,10 +35,10 @@ class DQNConfig(Config):
     """Transitions per learning."""
     train_every: int = 1
     """Loop iterations (steps of all environments) between two learnings."""
-    target_every: int = 100
+    target_every: int = 1
     """Learnings between two updates of the target network."""
-    tau: float = 1.0
-    """How far such an update goes: 1 copies the network; 0.005 with target_every 1 lets the target follow slowly."""
+    tau: float = 0.01
+    """How far such an update goes: a small part at every learning, or 1, a copy, now and then."""
     double: bool = True
     """Whether the online network chooses the action whose target value is taken."""
     dueling: bool = False
@@ -49,8 +49,9 @@ class DQNConfig(Config):
     """Step size of Adam."""
     gamma: float = 0.99
     """Discount per step."""
-    huber_delta: float = 1.0
-    """Size from which on an error counts linearly."""
+    huber_delta: float = 100.0
+    """Size from which on an error counts linearly. With one far below the values' size, the network learns medians in
+    place of means: what is usual beats what is costly, and the values diverge."""
     max_grad_norm: float = 10.0
     """Norm to which gradients are cut."""
     epsilon_start: float = 1.0

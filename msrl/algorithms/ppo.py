@@ -22,7 +22,7 @@ from msrl.rl import clipped_surrogate, clipped_value_loss, gae, permutation
 
 @dataclass(frozen=True)
 class PPOConfig(Config):
-    total_steps: int = 500_000
+    total_steps: int = 300_000
     """Environment steps to train for."""
     num_envs: int = 64
     """Environments that step side by side."""
@@ -35,8 +35,8 @@ class PPOConfig(Config):
     evenly is left out, at random."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers, in both networks."""
-    learning_rate: float = 2.5e-4
-    """Step size of Adam."""
+    learning_rate: float = 2.5e-3
+    """Step size of Adam. High, because a minibatch is large; with fewer environments, take less."""
     anneal: bool = False
     """Whether the learning rate falls to 0 over the training."""
     gamma: float = 0.99

@@ -179,7 +179,8 @@ class SAC(Trainer):
 
     @staticmethod
     def wrap(env, config):
-        return ScaleActions(env) if isinstance(env.spec.action, Box) else env
+        space = env.spec.action
+        return ScaleActions(env) if isinstance(space, Box) and requirements.bounded(space) else env
 
     def train(self, msrl):
         obs = msrl.env_reset()

@@ -50,7 +50,11 @@ class Inline:
     def before(self, nodes: tuple, names: Names, rest: tuple) -> None:
         """Runs what stands between top-level loops."""
         began = time.perf_counter()
-        self.engine.block(nodes, names, tuple(free(rest, self.graph.results)))
+        tail = tuple(free(rest, self.graph.results))
+        if isinstance(self.engine, HostEngine):
+            self.engine.block(nodes, names, tail, once=True)
+        else:
+            self.engine.block(nodes, names, tail)
         self.compile_seconds += time.perf_counter() - began
 
     def loop(self, node: For | While, names: Names) -> Iterator[Names]:

@@ -102,15 +102,13 @@ class PrioritisedReplay(Buffer):
 
     def sample(self, state: PrioritisedState, key: jax.Array) -> tuple[PrioritisedState, Record]:
         if self.traceable:
-            index = sum_tree.find(state.tree, strata(key, self.batch_size) * state.tree[1])
-            chosen = state.tree.at[index + state.tree.shape[0] // 2].get(mode="promise_in_bounds")
-            weight, batch = importance(chosen, self.beta), ring.read(state.ring, index)
-        else:
-            ring.host_check_filled("PrioritisedReplay", state.ring)
-            index = sum_tree.host_find(state.tree, np.asarray(host_strata(key, self.batch_size)) * state.tree[1])
-            chosen = state.tree[index + state.tree.shape[0] // 2]
-            weight, batch = np.asarray(host_importance(chosen, self.beta)), ring.host_read(state.ring, index)
-        return state, batch.replace(index=index, weight=weight)
+            index, chosen = sum_tree.find(state.tree, strata(key, self.batch_size) * state.tree[1])
+            after, batch = ring.read(state.ring, index)
+            return state.replace(ring=after), batch.replace(index=index, weight=importance(chosen, self.beta))
+        ring.host_check_filled("PrioritisedReplay", state.ring)
+        index, chosen = sum_tree.host_find(state.tree, np.asarray(host_strata(key, self.batch_size)) * state.tree[1])
+        weight = np.asarray(host_importance(chosen, self.beta))
+        return state, ring.host_read(state.ring, index).replace(index=index, weight=weight)
 
     def update(self, state: PrioritisedState, key: jax.Array, index: Any, priority: Any) -> tuple[Any, None]:
         """Gives the transitions at `index` (K,), as sampled, the new `priority` (K,): finite, 0 or more.
@@ -124,6 +122,8 @@ class PrioritisedReplay(Buffer):
                 why="Every sampled transition has one priority.",
                 instead="Pass batch.index and one number for each of its entries, such as |TD error|.")
         if self.traceable:
+            # Besides keeping the index inside, this makes the tree's update wait for samples taken before (ring.read).
+            index = jnp.minimum(index, jnp.maximum(state.ring.size - 1, 0))
             priority = jnp.maximum(jnp.asarray(priority, jnp.float32), SMALLEST)
             return state.replace(tree=sum_tree.update(state.tree, index, raised(priority, self.alpha)),
                                  largest=jnp.maximum(state.largest, priority.max())), None

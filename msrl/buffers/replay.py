@@ -21,7 +21,7 @@ from msrl.buffers.ring import Ring
 @dataclass(frozen=True)
 class Replay(Buffer):
     capacity: int
-    """Transitions kept; need not be a multiple of the number of environments, but inserts are faster if it is."""
+    """Transitions kept. Need not be a multiple of the number of environments."""
     batch_size: int
     """Transitions per sample."""
     where: Literal["auto", "device", "host"] = "auto"
@@ -60,6 +60,6 @@ class Replay(Buffer):
 
     def sample(self, state: Ring, key: jax.Array) -> tuple[Ring, Record]:
         if self.traceable:
-            return state, ring.read(state, ring.uniform_index(key, self.batch_size, state.size))
+            return ring.read(state, ring.uniform_index(key, self.batch_size, state.size))
         ring.host_check_filled("Replay", state)
         return state, ring.host_read(state, np.asarray(ring.host_uniform_index(key, self.batch_size, state.size)))

@@ -50,34 +50,51 @@ def rows(ring: Ring, capacity: int) -> jax.Array:
 def write(ring: Ring, item: Record, capacity: int, keep: Any = True) -> Ring:
     """Adds B transitions. With `keep` False they are written and not counted: the next insert takes their place.
 
-    That spares a `lax.cond` over the whole store. It is safe only while the ring has never wrapped, as otherwise the
-    oldest transitions would be lost.
-    """
-    if capacity % ring.batch == 0:  # never wraps inside an insert: one contiguous copy, cheaper than a scatter
-        def put(x, new):
-            return jax.lax.dynamic_update_slice_in_dim(x, jnp.asarray(new, x.dtype), ring.position, axis=0)
-    else:
-        index = rows(ring, capacity)
+    That spares a `lax.cond` over the whole store. It is safe only while the ring is empty, as otherwise the oldest
+    transitions could be lost.
 
-        def put(x, new):
-            new = jnp.asarray(new, x.dtype)
-            return x.at[index].set(new, unique_indices=True, mode="promise_in_bounds")
+    A scatter also where the rows are contiguous. A dynamic_update_slice is up to 0.3 us faster per field (CPU, rows of
+    16 bytes, 8 to 512 environments), but XLA repeats it inside later writes of the same loop body, and then needs a
+    copy of the whole store to start from.
+    """
+    index = rows(ring, capacity)
     count = jnp.where(keep, ring.batch, 0).astype(jnp.int32)
+
+    def put(x, new):
+        return x.at[index].set(jnp.asarray(new, x.dtype), unique_indices=True, mode="promise_in_bounds")
+
     return ring.replace(store=jax.tree.map(put, ring.store, item),
                         position=(ring.position + count) % capacity,
                         size=jnp.minimum(ring.size + count, capacity))
 
 
-def read(ring: Ring, index: Any) -> Record:
-    """The rows at `index` (K,): leaves (K, ...)."""
-    return jax.tree.map(lambda x: x.at[index].get(mode="promise_in_bounds"), ring.store)
+def read(ring: Ring, index: Any) -> tuple[Ring, Record]:
+    """The rows at `index` (K,): leaves (K, ...), zeros if the ring is empty."""
+    zero, batch = rows_and_zero(ring.store, index, ring.size)
+    return ring.replace(position=ring.position + zero, size=ring.size + zero), batch
+
+
+@jax.jit  # for eager callers: without it, they would compile the loop anew in every call
+def rows_and_zero(store: Record, index: jax.Array, size: jax.Array) -> tuple[jax.Array, Record]:
+    """The rows, and a 0 that is known only once they are read.
+
+    The loop runs once (never, if the store is empty), and its counter ends at 0. XLA does not know that: whatever is
+    written next, at a position to which the 0 was added, has to wait until the rows are read. Without it, XLA is free
+    to write first, and makes that possible by copying the whole store: 16 ms per step for a million transitions, in
+    place of 0.1 ms.
+    """
+    def take(carry):
+        return carry[0] - 1, jax.tree.map(lambda x: x.at[index].get(mode="promise_in_bounds"), store)
+
+    nothing = jax.tree.map(lambda x: jnp.zeros((*index.shape, *x.shape[1:]), x.dtype), store)
+    return jax.lax.while_loop(lambda carry: carry[0] > 0, take, (jnp.minimum(size, 1), nothing))
 
 
 def uniform_index(key: jax.Array, count: int, size: Any) -> jax.Array:
     """(count,) int32 rows, uniform on [0, size), with replacement.
 
     One draw of 32 bits modulo size: the chance of a row is off by a factor of at most 1 ± size / 2**32 (0.02 % for a
-    million rows), at a third of the time of `jax.random.randint`, which draws twice.
+    million rows), at half the time of `jax.random.randint`, which draws twice.
     """
     bits = jax.random.bits(key, (count,), jnp.uint32)
     return (bits % jnp.maximum(size, 1).astype(jnp.uint32)).astype(jnp.int32)

@@ -4,6 +4,7 @@ Taking the first episode of each, rather than the first so many to end, keeps sh
 ones.
 """
 
+import threading
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 from flax import struct
 
 from msrl.api import Actor, Env
+from msrl.engines.xla import RUN_ONCE
 
 LONGEST = 100_000  # steps, for environments that state no limit
 
@@ -23,16 +25,75 @@ class Episodes:
     unfinished: Any  # (E,) bool: stopped by LONGEST
 
 
-def evaluate(env: Env, actor: Actor, weights: Any, key: jax.Array, episodes: int) -> Episodes:
-    """`env` comes from `Env.frozen`: it learns nothing here."""
-    limit = env.spec.max_episode_steps or LONGEST
-    if env.traceable:
-        return jax.tree.map(np.asarray, jax.jit(_compiled, static_argnums=(0, 1, 4, 5))(
-            _Same(env), _Same(actor), weights, key, episodes, limit))
-    return _on_host(env, actor, weights, key, episodes, limit)
+class Evaluator:
+    """Plays an actor in environments that come from `Env.frozen` of one and the same: what they have learnt is in their
+    state, so that one compiled program plays them all."""
+
+    def __init__(self, actor: Actor):
+        self.actor = actor
+        self._play: Any = None
+        self._preparing: threading.Thread | None = None
+
+    def prepare(self, env: Env, weights: Any, episodes: int) -> None:
+        """Compiles in the background, while training goes on."""
+        if env.traceable and self._play is None and self._preparing is None:
+            shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), weights)
+            self._preparing = threading.Thread(target=self._compile, args=(env, shapes, episodes), daemon=True)
+            self._preparing.start()
+
+    def __call__(self, env: Env, weights: Any, key: jax.Array, episodes: int) -> Episodes:
+        if not env.traceable:
+            return self._on_host(env, weights, key, episodes)
+        if self._preparing:
+            self._preparing.join()
+            self._preparing = None
+        if self._play is None or self._play[0] != episodes:
+            self._compile(env, weights, episodes)
+        begin, play = jax.random.split(key)
+        start = jax.jit(lambda key: self._start(env, key, episodes), compiler_options=RUN_ONCE)
+        return jax.tree.map(np.asarray, self._play[1](weights, start(begin), play))
+
+    def _start(self, env: Env, key: jax.Array, episodes: int) -> tuple[Any, Any]:
+        begin, reset = jax.random.split(key)
+        return env.reset(env.init(begin, episodes), reset)
+
+    def _compile(self, env: Env, weights: Any, episodes: int) -> None:
+        key = jax.random.key(0)
+        start = jax.eval_shape(lambda key: self._start(env, key, episodes), key)
+        limit = env.spec.max_episode_steps or LONGEST
+
+        def play(weights: Any, start: tuple, key: jax.Array) -> Episodes:
+            def going(carry: tuple) -> Any:
+                return carry[3][2].any() & (carry[0] < limit)
+
+            def body(carry: tuple) -> tuple:
+                at, state, obs, totals = carry
+                act, step = jax.random.split(jax.random.fold_in(key, at))
+                state, out = env.step(state, self.actor.exploit(weights, act, obs).action, step)
+                return at + 1, state, out.obs, _count(env, jnp, totals, out)
+
+            _, _, _, totals = jax.lax.while_loop(going, body, (jnp.int32(0), *start, _zeros(episodes, jnp)))
+            return Episodes(*totals)
+
+        self._play = episodes, jax.jit(play).lower(weights, start, key).compile()
+
+    def _on_host(self, env: Env, weights: Any, key: jax.Array, episodes: int) -> Episodes:
+        if self._play is None:
+            self._play = jax.jit(lambda weights, key, obs: self.actor.exploit(weights, key, obs).action)
+        begin, reset, play = jax.random.split(key, 3)
+        keys = jax.jit(lambda at: jax.random.split(jax.random.fold_in(play, at)))
+        state, obs = env.reset(env.init(begin, episodes), reset)
+        totals = _zeros(episodes, np)
+        for at in range(env.spec.max_episode_steps or LONGEST):
+            act, step = keys(np.int32(at))
+            state, out = env.step(state, np.asarray(self._play(weights, act, obs)), step)
+            obs, totals = out.obs, _count(env, np, totals, out)
+            if not totals[2].any():
+                break
+        return Episodes(*totals)
 
 
-def _start(episodes: int, xp: Any) -> tuple:
+def _zeros(episodes: int, xp: Any) -> tuple:
     return xp.zeros(episodes, "float32"), xp.zeros(episodes, "int32"), xp.ones(episodes, bool)
 
 
@@ -43,47 +104,11 @@ def _count(env: Env, xp: Any, totals: tuple, step: Any) -> tuple:
     return xp.where(running, returns + reward, returns), lengths + running, running & ~step.done
 
 
-class _Same:
-    """Stands for an object in JAX's cache, by identity."""
-
-    def __init__(self, held: Any):
-        self.held = held
-
-    def __hash__(self) -> int:
-        return id(self.held)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.held is self.held
+def evaluation_key(seed: int) -> jax.Array:
+    """A stream apart from training's."""
+    return jax.random.fold_in(jax.random.key(seed), 0x7E57)
 
 
-def _compiled(env: _Same, actor: _Same, weights: Any, key: jax.Array, episodes: int, limit: int) -> Episodes:
-    begin, reset, play = jax.random.split(key, 3)
-    state, obs = env.held.reset(env.held.init(begin, episodes), reset)
-
-    def going(carry: tuple) -> Any:
-        return carry[3][2].any() & (carry[0] < limit)
-
-    def body(carry: tuple) -> tuple:
-        at, state, obs, totals = carry
-        act, step = jax.random.split(jax.random.fold_in(play, at))
-        action = actor.held.exploit(weights, act, obs).action
-        state, out = env.held.step(state, action, step)
-        return at + 1, state, out.obs, _count(env.held, jnp, totals, out)
-
-    _, _, _, totals = jax.lax.while_loop(going, body, (jnp.int32(0), state, obs, _start(episodes, jnp)))
-    return Episodes(*totals)
-
-
-def _on_host(env: Env, actor: Actor, weights: Any, key: jax.Array, episodes: int, limit: int) -> Episodes:
-    exploit = jax.jit(lambda weights, key, obs: actor.exploit(weights, key, obs).action)
-    begin, reset, play = jax.random.split(key, 3)
-    keys = jax.jit(lambda at: jax.random.split(jax.random.fold_in(play, at)))
-    state, obs = env.reset(env.init(begin, episodes), reset)
-    totals = _start(episodes, np)
-    for at in range(limit):
-        act, step = keys(np.int32(at))
-        state, out = env.step(state, np.asarray(exploit(weights, act, obs)), step)
-        obs, totals = out.obs, _count(env, np, totals, out)
-        if not totals[2].any():
-            break
-    return Episodes(*totals)
+def evaluate(env: Env, actor: Actor, weights: Any, key: jax.Array, episodes: int) -> Episodes:
+    """Plays once. `env` comes from `Env.frozen`: it learns nothing here."""
+    return Evaluator(actor)(env, weights, key, episodes)

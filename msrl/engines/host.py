@@ -26,6 +26,7 @@ class HostEngine(Host):
         self.ops, self.shapes, self.root, self.world = ops, shapes, root, ops.world
         self.reference = Reference(ops, root, shapes.items)
         self.seeds = root.shape[0] if root.ndim else None
+        # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._parts: dict[int, tuple[tuple[Node, ...], list[Stretch | Node]]] = {}
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
@@ -36,8 +37,8 @@ class HostEngine(Host):
         # A counter is a 32-bit number from the start, or the first call of a stretch would compile it twice.
         return np.int32(value) if is_resource(node.out) else value
 
-    def block(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...]) -> None:
-        for part in self.parts(nodes, tail):
+    def block(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...], once: bool = False) -> None:
+        for part in self.parts(nodes, tail, once):
             if isinstance(part, Stretch):
                 names.update(part(self.wide(names, part.inputs), self.root))
             else:
@@ -53,13 +54,12 @@ class HostEngine(Host):
         host = isinstance(x, (bool, int, float, np.generic))
         return np.broadcast_to(strong(x), (self.seeds, *np.shape(x))) if host and self.seeds else x
 
-    def parts(self, nodes: tuple[Node, ...], tail: tuple[str, ...]) -> list["Stretch | Node"]:
+    def parts(self, nodes: tuple[Node, ...], tail: tuple[str, ...], once: bool) -> list["Stretch | Node"]:
         if id(nodes) not in self._parts:
-            # The block is kept as well: were it freed, another might come to have its id.
-            self._parts[id(nodes)] = nodes, self.divide(nodes, tail)
+            self._parts[id(nodes)] = nodes, self.divide(nodes, tail, once)
         return self._parts[id(nodes)][1]
 
-    def divide(self, nodes: tuple[Node, ...], tail: tuple[str, ...]) -> list["Stretch | Node"]:
+    def divide(self, nodes: tuple[Node, ...], tail: tuple[str, ...], once: bool) -> list["Stretch | Node"]:
         order: list[tuple[bool, list[Node]]] = []  # (compiled?, nodes)
         stretch: list[Node] = []
         made: set[str] = set()
@@ -92,7 +92,7 @@ class HostEngine(Host):
             if compiled:
                 later = free(tuple(n for _, group in order[at + 1:] for n in group), tail)
                 outputs = tuple(n for member in members for n in definitions(member) if n in later)
-                parts.append(Stretch(tuple(members), outputs, self.ops, self.shapes, self.seeds))
+                parts.append(Stretch(tuple(members), outputs, self.ops, self.shapes, self.seeds, once))
             else:
                 parts.extend(members)
         return parts

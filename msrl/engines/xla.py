@@ -20,6 +20,9 @@ from msrl.engines.tables import Table, fill, tables_of
 from msrl.ir.graph import Call, For, If, Node, Pure, While, base, calls, definitions, free, is_resource, nexts
 from msrl.ir.interp import Machine, Names, run_nodes
 
+# A program that runs once costs more to optimise than it saves: a third of the compile time.
+RUN_ONCE = {"xla_backend_optimization_level": 0}
+
 
 class Traced(Machine):
     def __init__(self, ops: Ops, shapes: Shapes, nodes: tuple[Node, ...], root: jax.Array,
@@ -142,7 +145,7 @@ class Stretch:
     """A block compiled as one program. Called with the names in scope; returns those that are needed after it."""
 
     def __init__(self, nodes: tuple[Node, ...], outputs: tuple[str, ...], ops: Ops, shapes: Shapes,
-                 seeds: int | None):
+                 seeds: int | None, once: bool):
         self.nodes, self.ops, self.shapes = nodes, ops, shapes
         self.tables = tables_of(nodes, outputs, shapes.tabular)
         tabled = {table.name for table in self.tables}
@@ -154,7 +157,7 @@ class Stretch:
         self.inputs = (*self.given, *self.kept)
         self.outputs = outputs
         program = jax.vmap(self.program, (0, 0, None, 0)) if seeds else self.program
-        self.run = jax.jit(program, donate_argnums=0)
+        self.run = jax.jit(program, donate_argnums=0, compiler_options=RUN_ONCE if once else None)
 
     def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array) -> tuple:
         names = dict(zip((*self.given, *self.kept), (*given, *kept), strict=True))

@@ -19,7 +19,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-_ROUNDS = 8
+_ROUNDS = 10
 _ROUNDS_SMALL = 24  # small halves mix slowly, and small arrays cost nothing
 _SMALL = 64
 
@@ -38,20 +38,25 @@ def permutation(key: jax.Array, n: int) -> jax.Array:
                 right = _add(right, _hash(left ^ round_key), b)
         return left * b + right
 
-    index = encipher(jnp.arange(n, dtype=jnp.uint32))
-    if a * b > n:
-        index = jax.lax.while_loop(
-            lambda index: jnp.any(index >= n), lambda index: jnp.where(index >= n, encipher(index), index), index
-        )
+    index = jnp.arange(n, dtype=jnp.uint32)
+    if a * b == n:
+        return encipher(index).astype(jnp.int32)
+
+    def walk(carry):
+        index, outside = carry
+        index = jnp.where(outside, encipher(index), index)
+        return index, index >= n
+
+    index, _ = jax.lax.while_loop(lambda carry: jnp.any(carry[1]), walk, (index, jnp.ones(n, bool)))
     return index.astype(jnp.int32)
 
 
 def _domain(n: int) -> tuple[int, int]:
-    """(a, b), both near sqrt(n), such that ab is at least n, and exceeds it by as little as possible."""
+    """(a, b) such that ab is at least n, and exceeds it by as little as possible: each walk costs a pass over all
+    indices. Both are within a factor of about two of sqrt(n), because a small half mixes slowly."""
     root = math.isqrt(n)
-    sizes = [(a, -(-n // a)) for a in range(root, root // 4, -1)]
-    if n < _SMALL:  # a factor of 1 would leave nothing but rotations
-        sizes = [(a, max(2, b)) for a, b in sizes if a > 1] or [(2, 2)]
+    sizes = [(a, -(-n // a)) for a in range(root, root // 2, -1)]
+    sizes = [size for size in sizes if size[0] > 1] or [(2, 2)]  # a half of 1 would leave nothing but rotations
     return min(sizes, key=lambda size: size[0] * size[1])
 
 

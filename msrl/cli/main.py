@@ -1,0 +1,49 @@
+"""The command `msrl`: arguments in, exit code out.
+
+0 is success; 2 means that what was asked for cannot be done and the message says what can; 1 that something failed
+while training; 128 + n that signal n ended it. Errors of our family are told in words, without a traceback.
+"""
+
+import difflib
+import importlib
+import sys
+import time
+
+from msrl.cli import options
+from msrl.errors import MsrlError, RunError, UsageError, VerifyError
+
+STARTED = time.perf_counter()
+COMMANDS = {"train": "msrl.cli.train", "eval": "msrl.cli.evaluate", "graph": "msrl.cli.graph", "list": "msrl.cli.lists",
+            "new": "msrl.cli.new"}
+
+
+def main(args: list[str] | None = None) -> int:
+    """Runs one command. As the entry point, it reads the process's arguments."""
+    began = STARTED if args is None else time.perf_counter()
+    args = sys.argv[1:] if args is None else args
+    try:
+        return dispatch(args, began)
+    except MsrlError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 1 if isinstance(error, (RunError, VerifyError)) else 2
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
+        return 130
+    except SystemExit as leaving:  # tyro's way out, after --help and after bad values
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+
+
+def dispatch(args: list[str], began: float) -> int:
+    if not args or args[0] in ("-h", "--help", "help"):
+        options.overview()
+        return 0 if args else 2
+    name, *rest = args
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        raise UsageError(f"There is no command {name!r}." + (f" Did you mean {near[0]}?" if near else ""),
+                         why=f"The commands are {', '.join(COMMANDS)}.", instead="See: msrl --help")
+    return importlib.import_module(COMMANDS[name]).main(rest, began)  # by name, as most of them wait for JAX
+
+
+if __name__ == "__main__":
+    sys.exit(main())

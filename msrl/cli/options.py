@@ -1,0 +1,154 @@
+"""What each command takes, as dataclasses, and how they are read from the command line.
+
+The flags of `train` and `graph` depend on the algorithm, since every field of its Config is one: the algorithm is
+looked for first, then a dataclass with its Config is made. Read by tyro; flags that nothing knows are refused before
+that, with the nearest ones named.
+"""
+
+import dataclasses
+import difflib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from tyro.conf import OmitArgPrefixes, Positional, arg
+
+from msrl.errors import UsageError
+
+Algorithm = Annotated[Positional[str], arg(metavar="ALGORITHM", help="A name from `msrl list`, or file.py:Class.")]
+Environment = Annotated[str, arg(metavar="ENV")]
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    env: Environment
+    """The environment: a name from `msrl list`, for instance CartPole-v1."""
+    seed: int = 0
+    """Where all random numbers start from."""
+    seeds: int = 1
+    """Train this many, from --seed on: at once in one compiled program if possible, else one after another."""
+    strict: bool = False
+    """Run op by op under pinned settings, so that results are the same to the bit on every machine of a kind."""
+    run_dir: Annotated[Path | None, arg(metavar="DIR")] = None
+    """Where to write the run folder: runs/<algorithm>-<env>-<seed>-<time> unless given. It must be empty."""
+    json: bool = False
+    """Print a JSON object as the last line of standard output; what is for people goes to standard error."""
+    eval_every: int = 0
+    """Updates between two evaluations while training; 0 evaluates only at the end."""
+    eval_episodes: int = 100
+    """Episodes per evaluation."""
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    """Play what a run has learnt."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN_DIR")]
+    """A run folder that `msrl train` made."""
+    episodes: int = 100
+    """Episodes to play, with each seed of the run."""
+    env: Annotated[str | None, arg(metavar="ENV")] = None
+    """Another environment with the same spaces; that of the run unless given."""
+    json: bool = False
+    """Print a JSON object as the last line of standard output."""
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    env: Environment
+    """The environment: a name from `msrl list`, for instance CartPole-v1."""
+    format: Literal["text", "mermaid", "json"] = "text"
+    """Text parses back (msrl.ir.text), mermaid draws, JSON is for other programs."""
+
+
+@dataclass(frozen=True)
+class ListOptions:
+    """Show the algorithms, environments and distributions."""
+
+
+@dataclass(frozen=True)
+class NewOptions:
+    """Write a small algorithm of your own to start from."""
+
+    file: Annotated[Positional[Path], arg(metavar="FILE.py")]
+    """The file to write; it must not exist."""
+    name: str = "MyAlgo"
+    """The name of the class."""
+
+
+TRAIN, GRAPH = "Train an algorithm on an environment.", "Print the graph that an algorithm's loop is compiled to."
+
+
+def read(cls: type, args: list[str], prog: str) -> Any:
+    """The options in `args`; leaves with tyro's message if they cannot be read."""
+    check_flags(args, flags_of(cls), prog)
+    return tyro.cli(cls, args=args, prog=prog, description=cls.__doc__)
+
+
+def read_with_algorithm(options: type, args: list[str], prog: str, about: str) -> Any:
+    """The same for commands that begin with an algorithm: its Config's fields are flags, too. The result has the fields
+    `algorithm`, `options` and `config`."""
+    from msrl import algorithms  # waits for JAX, as every command that gets here must
+    from msrl.api import Config
+
+    name = find_algorithm(args, list(algorithms.ALGORITHMS))
+    if name is None and not {"-h", "--help"} & set(args):
+        raise UsageError(f"{prog} needs an algorithm.", why=f"There are {', '.join(algorithms.ALGORITHMS)}.",
+                         instead=f"For instance: {prog} ppo --env CartPole-v1")
+    config = algorithms.load(name).Config if name else Config
+    taken = {each.name for each in dataclasses.fields(options)} & {each.name for each in dataclasses.fields(config)}
+    if taken:
+        raise UsageError(f"{config.__name__} has a field {sorted(taken)[0]!r}.",
+                         why=f"It is an option of `{prog}`, and a flag has one meaning.",
+                         instead="Give the field another name.")
+    both = dataclasses.make_dataclass("Options", [
+        ("algorithm", Algorithm), ("options", Annotated[OmitArgPrefixes[options], arg(name="run")]),
+        ("config", Annotated[OmitArgPrefixes[config], arg(name=name or "every algorithm")],
+         dataclasses.field(default=config()))])
+    prog = f"{prog} {name}" if name else prog
+    about = about if name else f"{about} `{prog} ppo --help` shows all flags of ppo, and so on for " \
+        f"{', '.join(algorithms.ALGORITHMS)}, or path/to/file.py:TrainerClass."
+    check_flags(args, flags_of(options) | flags_of(config), prog)
+    return tyro.cli(both, args=args, prog=prog, description=about)
+
+
+def find_algorithm(args: list[str], known: list[str]) -> str | None:
+    """The algorithm among the arguments, wherever it stands: a known name or a file's class first of all."""
+    after_env = {args[at + 1] for at, word in enumerate(args[:-1]) if word == "--env"}
+    words = [word for word in args if not word.startswith("-") and word not in after_env]
+    named = [word for word in words if word in known or ".py" in word]
+    if named:
+        return named[0]
+    return args[0] if args and not args[0].startswith("-") else None
+
+
+def flags_of(cls: type) -> set[str]:
+    """All flags that a flat dataclass has, as one types them."""
+    flags = {"--help"}
+    for each in dataclasses.fields(cls):
+        name = each.name.replace("_", "-")
+        flags |= {f"--{name}"} | ({f"--no-{name}"} if each.type in (bool, "bool") else set())
+    return flags
+
+
+def check_flags(args: list[str], known: set[str], prog: str) -> None:
+    for word in args:
+        flag = word.partition("=")[0].replace("_", "-")
+        if word.startswith("--") and len(word) > 2 and flag not in known:
+            near = difflib.get_close_matches(flag, sorted(known), n=1, cutoff=0.6)
+            raise UsageError(
+                f"{prog} has no flag {word.partition('=')[0]}.",
+                why=f"Did you mean {near[0]}?" if near else "Nothing it has is called alike.",
+                instead=f"See all of them: {prog} --help")
+
+
+def overview() -> None:
+    """Prints what the commands are."""
+    commands = {"train": TRAIN, "eval": EvalOptions.__doc__, "graph": GRAPH, "list": ListOptions.__doc__,
+                "new": NewOptions.__doc__}
+    lines = ["usage: msrl COMMAND ...", "", "Reinforcement learning written once as a plain loop.", ""]
+    lines += [f"  {name:<7}{text}" for name, text in commands.items()]
+    lines += ["", "For instance:  msrl train ppo --env CartPole-v1", "All about one:  msrl train ppo --help"]
+    sys.stdout.write("\n".join(lines) + "\n")

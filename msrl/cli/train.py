@@ -1,0 +1,71 @@
+"""`msrl train`: trains, shows how it goes, and leaves a run folder."""
+
+import shlex
+import signal
+import sys
+
+from rich.console import Console
+
+from msrl.cli.options import TRAIN, TrainOptions, read_with_algorithm
+from msrl.jobs import Job, prepare
+from msrl.running import Result, Stopped, run
+from msrl.runtime.display import ConsoleDisplay
+from msrl.runtime.files import dumps
+from msrl.runtime.folder import INTERRUPTED, RunFolder, check_free, default_path
+from msrl.runtime.interrupts import Interrupts
+
+
+def main(args: list[str], began: float) -> int:
+    given = read_with_algorithm(TrainOptions, args, "msrl train", TRAIN)
+    options: TrainOptions = given.options
+    if options.run_dir is not None:
+        check_free(options.run_dir)
+    console = Console(file=sys.stderr if options.json else sys.stdout)
+    display = ConsoleDisplay(console)
+    folders: list[RunFolder] = []
+
+    def asked(number: int) -> None:
+        display.say(f"{signal.Signals(number).name}: stopping after the current chunk. Once more stops at once.")
+
+    def at_once(number: int) -> None:
+        for each in folders:
+            each.abandon()
+        console.show_cursor(True)
+
+    with Interrupts(asked, at_once) as interrupts:
+        job = prepare(given.algorithm, options.env, config=given.config, seed=options.seed, seeds=options.seeds,
+                      strict=options.strict, eval_every=options.eval_every, eval_episodes=options.eval_episodes)
+        path = options.run_dir or default_path(given.algorithm, job.base.spec.id, options.seed)
+        try:
+            result = run(job, path, display, stop=lambda: interrupts.signal is not None, opened=folders.append,
+                         began=began)
+        except Stopped:
+            display.say("Stopped before the first update: nothing was written.")
+            return interrupts.exit_code
+    display.say(*report(result, job))
+    if options.json:
+        sys.stdout.write(dumps(result.summary()) + "\n")
+        sys.stdout.flush()
+    return interrupts.exit_code if result.status == INTERRUPTED else 0
+
+
+def report(result: Result, job: Job) -> list[str]:
+    """What to say at the end."""
+    lines = []
+    if result.status == INTERRUPTED:
+        lines += [f"interrupted  after {result.env_steps:,} steps; what was reached is saved"]
+    if result.eval_return_mean is not None:
+        each = f" with each of {result.seeds} seeds" if result.seeds > 1 else ""
+        lines += [f"return       {result.eval_return_mean:.1f} ± {result.eval_return_std:.1f} over "
+                  f"{result.eval_episodes} episodes{each}"]
+    if result.seeds > 1 and result.eval_return_iqm is not None:
+        means = ", ".join(f"{seed['eval_return_mean']:.1f}" for seed in result.per_seed)
+        lines += [f"seeds        interquartile mean {result.eval_return_iqm:.1f} of {means}"]
+    lines += [f"speed        {result.steps_per_second:,.0f} steps/s: {result.env_steps:,} steps in "
+              f"{result.train_seconds:.1f} s, after {result.compile_seconds:.1f} s of compiling; "
+              f"{result.total_seconds:.1f} s in all",
+              f"run folder   {result.run_dir}"]
+    where = shlex.quote(str(result.run_dir))
+    return [*lines, "next         " + f"msrl eval {where}",
+            f"             tensorboard --logdir {where}",
+            f"             msrl graph {shlex.quote(job.algorithm)} --env {shlex.quote(job.env)}"]

@@ -1,0 +1,134 @@
+"""Jobs: what to train, checked as far as can be without compiling, and how to write it down.
+
+In: names and settings from a user. Out: a `Job`, its description for config.json, and the command that repeats it.
+"""
+
+import dataclasses
+import inspect
+import numbers
+import platform
+import shlex
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jaxlib
+
+import msrl
+from msrl import algorithms, envs, pipeline
+from msrl.api import Config, Env, Trainer
+from msrl.engines.ops import make_world
+from msrl.envs.wrappers import EpisodeStats
+from msrl.errors import UsageError
+from msrl.playing import describe
+from msrl.runtime import cache
+from msrl.runtime import strict as surroundings
+
+LOCAL, INLINE = "local", "inline"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train, checked as far as can be without compiling."""
+
+    algorithm: str
+    cls: type[Trainer]
+    env: str
+    base: Env
+    made: bool  # by us, and so ours to close
+    config: Config
+    seed: int = 0
+    seeds: int = 1
+    strict: bool = False
+    eval_every: int = 0
+    eval_episodes: int = 100
+
+    @property
+    def together(self) -> bool:
+        """Can all seeds share one compiled program?"""
+        if self.seeds == 1 or self.strict:
+            return self.seeds == 1
+        env = self.cls.wrap(EpisodeStats(self.base), self.config)
+        world = make_world(self.cls(self.config, env.spec), env)
+        return all(world.traceable(name) for name in ("env", *world.buffers, *world.own))
+
+
+def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | None = None, seed: int = 0,
+            seeds: int = 1, strict: bool = False, eval_every: int = 0, eval_episodes: int = 100,
+            **fields: Any) -> Job:
+    """Checks what can be checked, loads the algorithm and makes the environment."""
+    _at_least(1, seeds=seeds, eval_episodes=eval_episodes)
+    _at_least(0, eval_every=eval_every)
+    if strict:
+        surroundings.pin()
+    cache.enable()
+    cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
+    settings = dataclasses.replace(config or cls.Config(), **pipeline.check_fields(cls, fields))
+    _at_least(1, total_steps=settings.total_steps, num_envs=settings.num_envs, shards=settings.shards)
+    made = isinstance(env, str)
+    base = envs.make(env) if isinstance(env, str) else env
+    name = algorithm if isinstance(algorithm, str) else cls.__name__
+    return Job(name, cls, env if isinstance(env, str) else env.spec.id, base, made, settings, seed, seeds, strict,
+               eval_every, eval_episodes)
+
+
+def _at_least(least: int, **values: int) -> None:
+    for name, value in values.items():
+        if not isinstance(value, numbers.Integral) or value < least:
+            raise UsageError(f"{name} is {value!r}.", why=f"It must be a whole number, {least} or more.",
+                             instead=f"Give --{name.replace('_', '-')} (in Python: {name}=) another value.")
+
+
+def about(job: Job) -> dict[str, Any]:
+    """What config.json says."""
+    spec = job.base.spec
+    return {
+        "algorithm": lasting_algorithm(job), "env": job.env, "env_id": _lasting(spec.id),
+        "distribution": LOCAL, "backend": INLINE,
+        "config": dataclasses.asdict(job.config),
+        "seed": job.seed, "seeds": list(range(job.seed, job.seed + job.seeds)), "shards": job.config.shards,
+        "strict": job.strict, "eval_every": job.eval_every, "eval_episodes": job.eval_episodes,
+        "observation": describe(spec.observation), "action": describe(spec.action), "agents": len(spec.agents),
+        "versions": {"python": platform.python_version(), "jax": jax.__version__, "jaxlib": jaxlib.__version__,
+                     "msrl": msrl.__version__},
+        "flags": surroundings.record(),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": command(job),
+    }
+
+
+def command(job: Job) -> str:
+    """The line for a shell that makes the same run again, with every setting spelt out."""
+    words = ["msrl", "train", lasting_algorithm(job), "--env", _lasting(job.base.spec.id), "--seed", str(job.seed)]
+    words += ["--seeds", str(job.seeds)] if job.seeds > 1 else []
+    words += ["--strict"] if job.strict else []
+    words += ["--eval-every", str(job.eval_every), "--eval-episodes", str(job.eval_episodes)]
+    for each in dataclasses.fields(job.config):
+        words += _flag(each.name.replace("_", "-"), getattr(job.config, each.name))
+    return shlex.join(words)
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    match value:
+        case bool():
+            return [f"--{name}" if value else f"--no-{name}"]
+        case tuple() | list():
+            return [f"--{name}", *(str(each) for each in value)]
+    return [f"--{name}", str(value)]
+
+
+def lasting_algorithm(job: Job) -> str:
+    """A name under which the algorithm is found from any folder."""
+    home = f"{job.cls.__module__}:{job.cls.__qualname__}"
+    built_in = [name for name, (place, _) in algorithms.ALGORITHMS.items() if place == home]
+    if built_in:
+        return built_in[0]
+    file = inspect.getsourcefile(job.cls)
+    return f"{Path(file).absolute()}:{job.cls.__qualname__}" if file else home
+
+
+def _lasting(env: str) -> str:
+    path, _, cls = env.rpartition(":")
+    return f"{Path(path).absolute()}:{cls}" if path.endswith(".py") else env

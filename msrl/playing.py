@@ -1,0 +1,126 @@
+"""Keeping what was learnt, and playing it later from a run folder (`load_players`).
+
+What is kept of a run is the parameters, the weights that actors need, and what the environment's wrappers have learnt,
+such as a normaliser's statistics. The same seed and number of episodes give the same returns both ways.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from msrl import algorithms, envs
+from msrl.api import Actor, Env, EnvSpec, Space
+from msrl.engines.evaluation import Episodes, evaluate, evaluation_key
+from msrl.envs.wrappers import EpisodeStats, Wrapped, Wrapper
+from msrl.errors import EnvError, UsageError
+from msrl.pipeline import Program
+from msrl.runtime import folder, weights
+
+# -- what is kept ------------------------------------------------------------------------------------------------------
+
+
+def snapshot(program: Program) -> list[dict[str, Any]]:
+    """Per seed, all that is worth keeping, copied to the host: what the next chunk does cannot change it."""
+    kept = zip(program.params(), program.per_seed("$weights"), program.env_states(), strict=True)
+    return [jax.tree.map(_copy, {"params": params, "weights": mine,
+                                 "env": [learnt(program.env, state) for state in states]})
+            for params, mine, states in kept]
+
+
+def _copy(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) \
+        else np.array(leaf)
+
+
+def learnt(env: Env, state: Any) -> Any:
+    """The part of a shard's state that `Env.frozen` looks at: of wrappers that freeze something, their own; of an
+    environment that does, all its arrays."""
+    if isinstance(env, Wrapper):
+        return {"inner": learnt(env.env, state.inner), "own": state.own if _freezes(env) else None}
+    return jax.tree.map(lambda x: x if isinstance(x, (jax.Array, np.ndarray)) else None, state) if _freezes(env) \
+        else None
+
+
+def recalled(env: Env, kept: Any) -> Any:
+    """A state for `Env.frozen` out of what `learnt` kept."""
+    return Wrapped(recalled(env.env, kept["inner"]), kept["own"]) if isinstance(env, Wrapper) else kept
+
+
+def _form(env: Env, num_envs: int) -> Any:
+    """What `learnt` would keep, of a state before the first reset."""
+    if isinstance(env, Wrapper):
+        return {"inner": _form(env.env, num_envs), "own": env.start(num_envs) if _freezes(env) else None}
+    return learnt(env, env.init(jax.random.key(0), num_envs)) if _freezes(env) else None
+
+
+def _freezes(env: Env) -> bool:
+    return type(env).frozen not in (Env.frozen, Wrapper.frozen)
+
+
+# -- from a run folder -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Player:
+    """One seed of a run, ready to play."""
+
+    seed: int
+    env: Env  # frozen
+    actor: Actor
+    weights: Any
+
+    def play(self, episodes: int) -> Episodes:
+        return evaluate(self.env, self.actor, self.weights, evaluation_key(self.seed), episodes)
+
+
+def load_players(path: Path, env: str | None = None) -> list[Player]:
+    """What a run folder's seeds have learnt, in the environment of the run or another one with the same spaces."""
+    about = folder.read_config(path)
+    seeds = [seed for seed in about["seeds"] if (path / "weights" / str(seed)).is_dir()]
+    if not seeds:
+        raise UsageError(f"{path} has no weights.", why=f"The run's status is {about['status']!r}.",
+                         instead=f"Train it again: sh {path / 'reproduce.sh'}")
+    cls = algorithms.load(about["algorithm"])
+    try:
+        settings = cls.Config(**{name: _tuples(value) for name, value in about["config"].items()})
+    except TypeError as error:
+        raise UsageError(f"{path} was made with other settings than {about['algorithm']} has now.", why=f"{error}.",
+                         instead="Use the version of the algorithm that the run was made with.") from error
+    base = envs.make(env or about["env_id"])
+    _check_spaces(base.spec, about)
+    wrapped = cls.wrap(EpisodeStats(base), settings)
+    agent = cls(settings, wrapped.spec).agent()
+    form = _form(wrapped, settings.num_envs // settings.shards)
+    like = {"weights": jax.eval_shape(lambda key: agent.learner.weights(agent.learner.init(key)), jax.random.key(0)),
+            "env": [form] * settings.shards}
+    players = []
+    for seed in seeds:
+        kept = weights.load(path / "weights" / str(seed), like)
+        frozen = wrapped.frozen([recalled(wrapped, one) for one in kept["env"]])
+        shared = players[0].env if players and not jax.tree.leaves(form) else frozen
+        players.append(Player(seed, shared, agent.actor, kept["weights"]))
+    return players
+
+
+def describe(space: Space) -> str:
+    """A space as far as weights depend on it."""
+    return f"{space} of {space.dtype}"  # a Box shows its shape, and no bounds
+
+
+def _check_spaces(spec: EnvSpec, about: dict[str, Any]) -> None:
+    here = {"observation": describe(spec.observation), "action": describe(spec.action), "agents": len(spec.agents)}
+    for name, value in here.items():
+        if value != about[name]:
+            what = "number of agents" if name == "agents" else f"{name} space"
+            raise EnvError(
+                f"{spec.id} does not fit the weights of a run on {about['env_id']}.",
+                why=f"Its {what} is {value}; the run's is {about[name]}.",
+                instead="Evaluate on an environment with the same spaces, or train on this one.")
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has lists only, and settings are hashable."""
+    return tuple(_tuples(each) for each in value) if isinstance(value, list) else value

@@ -1,0 +1,245 @@
+"""A run: train, look between chunks, evaluate, keep.
+
+In: a `Job`. Out: a `Result`. It always holds that a run which stops early, for whatever reason, leaves a run folder
+with all that it reached, or none.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from msrl import pipeline
+from msrl.engines.evaluation import Episodes
+from msrl.jobs import INLINE, LOCAL, Job, about, command
+from msrl.pipeline import Program, Update
+from msrl.playing import snapshot
+from msrl.runtime.display import Display, State
+from msrl.runtime.folder import FAILED, FINISHED, INTERRUPTED, RunFolder
+from msrl.runtime.preload import Preload
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run went. Evaluation is None where a run was stopped before it."""
+
+    algorithm: str
+    env: str
+    env_id: str  # the one that was picked
+    distribution: str
+    backend: str
+    seed: int
+    seeds: int
+    status: str  # finished or interrupted
+    env_steps: int  # of all seeds
+    compile_seconds: float
+    train_seconds: float
+    total_seconds: float
+    steps_per_second: float
+    eval_return_mean: float | None  # over all seeds' episodes
+    eval_return_std: float | None
+    eval_return_iqm: float | None  # interquartile mean of the seeds' means
+    eval_episodes: int  # of each seed
+    weights_sha256: str
+    per_seed: list[dict[str, Any]]
+    run_dir: str | None
+    params: Any = field(repr=False, default=None)  # of the one seed, or a list
+    curve: list[Update] = field(repr=False, default_factory=list)
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers alone, as for JSON."""
+        return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)
+                if each.name not in ("params", "curve")}
+
+
+def run(job: Job, path: Path | None, display: Display, stop: Callable[[], bool] = lambda: False,
+        opened: Callable[[RunFolder], None] = lambda folder: None, began: float | None = None) -> Result:
+    """Trains a job. `stop` is asked between chunks; `opened` hears of the run folder once it exists."""
+    return Run(job, path, display, stop, opened, time.perf_counter() if began is None else began)()
+
+
+class Stopped(Exception):
+    """The run was stopped before it had anything to keep."""
+
+
+class Run:
+    def __init__(self, job: Job, path: Path | None, display: Display, stop: Callable[[], bool],
+                 opened: Callable[[RunFolder], None], began: float):
+        self.job, self.display, self.stop, self.opened, self.began = job, display, stop, opened, began
+        self.folder = RunFolder(path, about(job), command(job)) if path else None
+        self.curve: list[Update] = []
+        self.done: list[dict[str, Any]] = []  # per seed that has ended
+        self.params: list[Any] = []
+        self.returns: list[np.ndarray] = []
+        self.compile_seconds = self.train_seconds = 0.0
+        self.env_steps = 0
+        self.stopped = False
+        self._latest: list[dict[str, Any]] = []  # what was learnt, as of the last copy
+        self._copied_at, self._copy_seconds = 0.0, 0.0
+
+    def __call__(self) -> Result:
+        job = self.job
+        try:
+            with Preload(self.folder is not None):
+                if job.together:
+                    self.program(job.seed, job.seeds)
+                else:
+                    for seed in range(job.seed, job.seed + job.seeds):
+                        self.program(seed, 1)
+                        if self.stopped:
+                            break
+        except BaseException as error:
+            self.rescue(INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED)
+            raise
+        finally:
+            self.display.end()
+            if job.made:
+                job.base.close()
+        result = self.result()
+        if self.folder:
+            self.folder.close(result.status, result.summary())
+        return result
+
+    def program(self, seed: int, seeds: int) -> None:
+        """Trains, keeps and evaluates `seeds` seeds from `seed` on, in one program."""
+        job = self.job
+        program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config)
+        if self.stop():
+            self.stopped = True
+            if self.done:
+                return
+            raise Stopped
+        self.announce(program)
+        self.display.begin(job.config.total_steps)
+        self.train(program)
+        self.display.end()
+        kept = snapshot(program)
+        self.keep(seed, kept)
+        self.env_steps += program.env_steps * seeds
+        judged = [] if self.stopped or self.stop() else program.evaluate(job.eval_episodes)
+        for number, one in enumerate(kept):
+            self.params.append(one["params"])
+            self.done.append({"seed": seed + number, "env_steps": program.env_steps,
+                              **_score(judged[number:number + 1]),
+                              "weights_sha256": pipeline.weights_sha256(one["params"])})
+        self.returns += [np.asarray(episodes.returns) for episodes in judged]
+
+    def announce(self, program: Program) -> None:
+        if self.done:
+            self.display.say(f"seed {program.seed}")
+            return
+        seeds = f"seed {self.job.seed}" if self.job.seeds == 1 else \
+            f"seeds {self.job.seed} to {self.job.seed + self.job.seeds - 1}, " + (
+                "all at once" if program.seeds > 1 else "one after another")
+        self.display.say(
+            f"algorithm    {self.job.algorithm}, {seeds}",
+            f"environment  {program.env.spec.id}: {self.job.base.spec.observation} to {self.job.base.spec.action}, "
+            f"{self.job.config.num_envs} side by side",
+            f"engine       {engine_of(program)}")
+
+    def train(self, program: Program) -> None:
+        running, spent, last = program.run(), 0.0, 0
+        latest: float | None = None
+        updates = 0
+        while True:
+            started = time.perf_counter()
+            update = next(running, None)
+            spent += time.perf_counter() - started
+            if update is None:
+                break
+            if update.env_steps == last and not update.metrics and not update.episodes:
+                continue  # the last look, at what is known already
+            if not updates:
+                program.prepare_evaluation(self.job.eval_episodes)
+            last, updates = update.env_steps, updates + 1
+            self.curve.append(update)
+            latest = update.episode_return if update.episode_return is not None else latest
+            self.display.update(State(update.env_steps, self.job.config.total_steps, program.seeds,
+                                      spent - program.backend.compile_seconds, latest, _loss(update.metrics)))
+            due = self.job.eval_every and updates % self.job.eval_every == 0
+            self.record(program, update, program.evaluate(self.job.eval_episodes) if due else [])
+            if self.stop():
+                self.stopped = True
+                break
+        running.close()
+        self.compile_seconds += program.compile_seconds
+        self.train_seconds += spent - program.backend.compile_seconds
+
+    def record(self, program: Program, update: Update, judged: list[Episodes]) -> None:
+        if not self.folder:
+            return
+        if not self.folder.opened:
+            self.folder.open()
+            self.opened(self.folder)
+        row: dict[str, Any] = {"seed": program.seed} if program.seeds == 1 else {"seeds": program.seeds}
+        row |= {"env_steps": update.env_steps, "seconds": round(time.perf_counter() - self.began, 3),
+                "episodes": update.episodes, "episode_return": update.episode_return,
+                "episode_length": update.episode_length}
+        row |= {name if name not in row else f"metric/{name}": value for name, value in update.metrics.items()}
+        row |= {name: value for name, value in _score(judged).items() if value is not None}
+        self.folder.row(row)
+        # For the case that the next chunk fails. Copies take a hundredth of the time, at most.
+        now = time.perf_counter()
+        if now - self._copied_at >= 100 * self._copy_seconds:
+            self._latest = snapshot(program)
+            self._copied_at, self._copy_seconds = time.perf_counter(), time.perf_counter() - now
+
+    def keep(self, seed: int, kept: list[dict[str, Any]]) -> None:
+        self._latest = []
+        if self.folder:
+            for number, one in enumerate(kept):
+                self.folder.keep(seed + number, one)
+
+    def rescue(self, status: str) -> None:
+        """Keeps what there is of a run that cannot go on."""
+        if self.folder and self.folder.opened:
+            try:
+                self.keep(self.job.seed + len(self.done), self._latest)
+            finally:
+                self.folder.close(status)
+
+    def result(self) -> Result:
+        job, one = self.job, self.job.seeds == 1
+        returns = np.concatenate(self.returns) if self.returns else None
+        means = [seed["eval_return_mean"] for seed in self.done if seed["eval_return_mean"] is not None]
+        return Result(
+            algorithm=job.algorithm, env=job.env, env_id=job.base.spec.id, distribution=LOCAL, backend=INLINE,
+            seed=job.seed, seeds=job.seeds,
+            status=INTERRUPTED if self.stopped or len(self.done) < job.seeds else FINISHED,
+            env_steps=self.env_steps, compile_seconds=round(self.compile_seconds, 3),
+            train_seconds=round(self.train_seconds, 3), total_seconds=round(time.perf_counter() - self.began, 3),
+            steps_per_second=round(self.env_steps / max(self.train_seconds, 1e-9), 1),
+            eval_return_mean=float(returns.mean()) if returns is not None else None,
+            eval_return_std=float(returns.std()) if returns is not None else None,
+            eval_return_iqm=interquartile_mean(means) if means else None,
+            eval_episodes=job.eval_episodes if means else 0,
+            weights_sha256=self.done[0]["weights_sha256"] if one else pipeline.weights_sha256(self.params),
+            per_seed=self.done, run_dir=str(self.folder.path) if self.folder else None,
+            params=self.params[0] if one else self.params, curve=self.curve)
+
+
+def engine_of(program: Program) -> str:
+    if program.strict:
+        return "strict, op by op"
+    return "one compiled program" if program.traceable else "compiled stretches around the host environment"
+
+
+def interquartile_mean(values: list[float]) -> float:
+    """The mean without the highest and the lowest quarter (rounded down)."""
+    cut = len(values) // 4
+    return float(np.mean(np.sort(values)[cut:len(values) - cut]))
+
+
+def _score(judged: list[Episodes]) -> dict[str, float | None]:
+    if not judged:
+        return {"eval_return_mean": None, "eval_return_std": None}
+    returns = np.concatenate([np.asarray(episodes.returns) for episodes in judged])
+    return {"eval_return_mean": float(returns.mean()), "eval_return_std": float(returns.std())}
+
+
+def _loss(metrics: dict[str, float]) -> float | None:
+    return next((metrics[name] for name in ("loss", *metrics) if name in metrics and "loss" in name), None)

@@ -1,0 +1,96 @@
+"""What a person sees of a run: a live line on a terminal, plain lines elsewhere, nothing if so wished.
+
+`Display` is told how far the run is and shows it; it never decides anything. On a terminal it redraws in place; without
+one it prints the first update, then whenever a tenth of the run or some seconds have passed.
+"""
+
+import time
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+
+EVERY = 5.0  # seconds between plain lines, at most
+
+
+@dataclass(frozen=True)
+class State:
+    """How far a run is."""
+
+    steps: int  # of each seed
+    total: int
+    seeds: int
+    seconds: float  # of training, compilation apart
+    episode_return: float | None
+    loss: float | None
+
+    @property
+    def rate(self) -> float:
+        """Environment steps per second, of all seeds."""
+        return self.steps * self.seeds / max(self.seconds, 1e-9)
+
+    @property
+    def left(self) -> float:
+        """Seconds to go."""
+        return max(0, self.total - self.steps) * self.seconds / max(self.steps, 1)
+
+    def show(self) -> str:
+        parts = [f"{self.steps:,} of {self.total:,} steps ({self.steps / self.total:.0%})", f"{self.rate:,.0f} steps/s"]
+        parts += [f"return {self.episode_return:.1f}"] if self.episode_return is not None else []
+        parts += [f"loss {self.loss:.4g}"] if self.loss is not None else []
+        return " | ".join([*parts, f"{clock(self.left)} left"])
+
+
+class Display:
+    """Nothing is shown; the base of those that do show."""
+
+    def say(self, *lines: str) -> None:
+        """Prints lines."""
+
+    def begin(self, total: int) -> None:
+        """Training is about to start, for `total` environment steps."""
+
+    def update(self, state: State) -> None:
+        """A chunk is done."""
+
+    def end(self) -> None:
+        """Training is over, well or badly."""
+
+
+class ConsoleDisplay(Display):
+    def __init__(self, console: Console):
+        self.console = console
+        self._live: Progress | None = None
+        self._next = (0.0, 0.0)  # the share of the run and the time at which a plain line is due
+
+    def say(self, *lines: str) -> None:
+        for line in lines:
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def begin(self, total: int) -> None:
+        self._next = (0.0, 0.0)
+        if self.console.is_terminal:
+            columns: list[ProgressColumn] = [BarColumn(24), TextColumn("{task.description}", markup=False)]
+            self._live = Progress(*columns, console=self.console, transient=True)
+            self._live.add_task("compiling ...", total=total)
+            self._live.start()
+
+    def update(self, state: State) -> None:
+        if self._live:
+            self._live.update(self._live.task_ids[0], completed=state.steps, description=state.show())
+            return
+        share, now = state.steps / state.total, time.monotonic()
+        if share >= self._next[0] or now >= self._next[1]:
+            self.say(state.show())
+            self._next = (int(share * 10 + 1) / 10, now + EVERY)
+
+    def end(self) -> None:
+        if self._live:
+            self._live.stop()
+            self._live = None
+
+
+def clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

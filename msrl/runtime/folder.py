@@ -1,0 +1,135 @@
+"""The run folder: what a run was, how it went, what it learnt, and how to do it again.
+
+    config.json     the algorithm, the environment, every setting, versions and flags, and the run's status
+    reproduce.sh    the command that makes the same run again
+    metrics.jsonl   one object per update, written as it happens
+    tensorboard/    the same for TensorBoard
+    weights/SEED/   the weights and what the environment's wrappers learnt (Orbax)
+    result.json     the summary that `msrl train --json` prints
+    curve.png       return against environment steps
+
+It always holds that every file is complete: metrics grow by whole lines, all else is written aside and moved into
+place. Nothing exists before `open`, which comes with the first update.
+"""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from msrl.errors import UsageError
+from msrl.runtime import curve, weights
+from msrl.runtime.files import dumps, write
+
+RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
+
+
+def default_path(algorithm: str, env: str, seed: int) -> Path:
+    """runs/<algorithm>-<environment>-<seed>-<time>, with a number behind it if that is taken."""
+    name = f"{_plain(algorithm)}-{_plain(env)}-{seed}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path, number = Path("runs") / name, 1
+    while path.exists():
+        number += 1
+        path = Path("runs") / f"{name}-{number}"
+    return path
+
+
+def _plain(name: str) -> str:
+    """A name as part of a file's: of a path with a class, the class; of an environment's id, what follows the colon."""
+    name = name.rpartition(":")[2]
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
+
+
+def check_free(path: Path) -> None:
+    """Is there room for a run? A folder that has something in it is never written to."""
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"The run folder {path} is a file.", instead="Name another: --run-dir DIR.")
+    if path.is_dir() and any(path.iterdir()):
+        raise UsageError(
+            f"The run folder {path} is not empty.",
+            why="A run never writes over another one.",
+            instead="Name another with --run-dir, or remove this one.")
+    parent = next(each for each in path.absolute().parents if each.exists())
+    if not os.access(path if path.is_dir() else parent, os.W_OK):
+        raise UsageError(f"The run folder {path} cannot be made.", why=f"{parent} is not writable.",
+                         instead="Name another with --run-dir.")
+
+
+class RunFolder:
+    """`open`, then `row` per update and `keep` per seed, then `close`."""
+
+    def __init__(self, path: Path, about: dict[str, Any], command: str):
+        check_free(path)
+        self.path, self.about, self.command = path, about, command
+        self.rows: list[dict[str, Any]] = []
+        self._boards: dict[str, Any] = {}
+        self._metrics: int | None = None
+
+    @property
+    def opened(self) -> bool:
+        return self._metrics is not None
+
+    def open(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._status(RUNNING)
+        script = self.path / "reproduce.sh"
+        write(script, f"#!/bin/sh\n{self.command}\n".encode())
+        script.chmod(0o755)
+        self._metrics = os.open(self.path / "metrics.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def row(self, row: dict[str, Any]) -> None:
+        assert self._metrics is not None, "open comes first"
+        self.rows.append(row)
+        os.write(self._metrics, (dumps(row) + "\n").encode())  # one call, so that no line is ever torn
+        board = self._board(str(row.get("seed", "all")))
+        for name, value in row.items():
+            if isinstance(value, (int, float)) and name not in ("env_steps", "seed", "seeds"):
+                tag = name.replace("eval_", "eval/", 1) if name.startswith("eval_") else f"train/{name}"
+                board.add_scalar(tag, value, row["env_steps"])
+
+    def keep(self, seed: int, tree: Any) -> None:
+        """Saves what one seed has learnt."""
+        weights.save(self.path / "weights" / str(seed), tree)
+
+    def close(self, status: str, result: dict[str, Any] | None = None) -> None:
+        """Completes the folder; afterwards it does not change."""
+        if not self.opened or self.about.get("status") != RUNNING:
+            return
+        assert self._metrics is not None
+        os.close(self._metrics)
+        for board in self._boards.values():
+            board.close()
+        if result is not None:
+            write(self.path / "result.json", (dumps(result, indent=2) + "\n").encode())
+        drawn = curve.draw(self.rows, title=f"{self.about['algorithm']} on {self.about['env']}")
+        write(self.path / "curve.png", drawn)
+        self._status(status)
+
+    def abandon(self) -> None:
+        """Says that the run was stopped at once. Safe from any thread."""
+        if self.opened and self.about.get("status") == RUNNING:
+            self._status(INTERRUPTED)
+
+    def _status(self, status: str) -> None:
+        self.about["status"] = status
+        write(self.path / "config.json", (dumps(self.about, indent=2) + "\n").encode())
+
+    def _board(self, name: str) -> Any:
+        if name not in self._boards:
+            from tensorboardX import SummaryWriter  # takes a third of a second, and only runs with a folder need it
+
+            self._boards[name] = SummaryWriter(str(self.path / "tensorboard" / name))
+        return self._boards[name]
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The config.json of a run folder."""
+    file = path / "config.json"
+    try:
+        about = json.loads(file.read_text())
+        return {**about, "config": dict(about["config"]), "seeds": list(about["seeds"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = f"There is no {file}." if not file.is_file() else f"{file} is not one that `msrl train` writes."
+        raise UsageError(f"{path} is not a run folder.", why=why,
+                         instead="Name a folder that `msrl train` made, for instance one under runs/.") from error

@@ -1,0 +1,64 @@
+"""Pytrees of arrays as folders: `save` writes one with Orbax, `load` reads it back into the tree it came from.
+
+On disk a tree is nested dicts named by its paths, and nothing but arrays, so that reading runs no code and needs no
+class of the writer's. Random keys are kept as their data. A folder appears at once, complete, or not at all.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from msrl.errors import UsageError
+
+
+def save(folder: Path, tree: Any) -> None:
+    import orbax.checkpoint as ocp  # takes a second, which a run need not wait for until its end
+
+    nested: dict[str, Any] = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        array = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+        if array.size:  # Orbax takes no empty arrays, and there is nothing in them to keep
+            *outer, last = _names(path)
+            inner = nested
+            for name in outer:
+                inner = inner.setdefault(name, {})
+            inner[last] = array
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+        checkpointer.save(folder.absolute(), nested)
+
+
+def load(folder: Path, like: Any) -> Any:
+    """The tree that was saved, in the form of `like`: arrays or ShapeDtypeStructs."""
+    import orbax.checkpoint as ocp
+
+    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+        nested = checkpointer.restore(folder.absolute())
+
+    def find(path: tuple, leaf: Any) -> Any:
+        names = _names(path)
+        wanted = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
+        if not np.prod(wanted.shape):
+            return np.zeros(wanted.shape, wanted.dtype)
+        found: Any = nested
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        if not isinstance(found, np.ndarray) or (found.shape, found.dtype) != (wanted.shape, wanted.dtype):
+            has = f"{found.dtype}{list(found.shape)}" if isinstance(found, np.ndarray) else "nothing"
+            raise UsageError(
+                f"The weights in {folder} do not fit.",
+                why=f"{'.'.join(names)} is {has} there and {wanted.dtype}{list(wanted.shape)} here.",
+                instead="Use the algorithm's source, the settings and the spaces that the run was made with.")
+        return jax.random.wrap_key_data(jnp.asarray(found)) if _is_key(leaf) else found
+
+    return jax.tree_util.tree_map_with_path(find, like)
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _names(path: tuple) -> list[str]:
+    return [jax.tree_util.keystr((entry,), simple=True) for entry in path]

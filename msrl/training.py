@@ -1,0 +1,41 @@
+"""`msrl.train` and `msrl.compile`: the pipeline for those who write Python.
+
+In: an algorithm, an environment, settings. Out: a `Result`, or the `Program` itself. Bad input is refused before
+anything is written.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from msrl import pipeline
+from msrl.api import Config, Env, Trainer
+from msrl.jobs import prepare
+from msrl.pipeline import Program
+from msrl.running import Result, run
+from msrl.runtime.display import ConsoleDisplay, Display
+from msrl.runtime.folder import check_free
+
+
+def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
+            config: Config | None = None, **fields: Any) -> Program:
+    """Compiles an algorithm for an environment; `Program.run()` trains it. `fields` override the configuration's."""
+    job = prepare(algorithm, env, seed=seed, seeds=seeds, strict=strict, config=config, **fields)
+    return pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=strict, config=job.config)
+
+
+def train(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
+          run_dir: str | Path | None = None, progress: bool = True, eval_every: int = 0, eval_episodes: int = 100,
+          config: Config | None = None, **fields: Any) -> Result:
+    """Trains an algorithm on an environment and evaluates it. `fields` override the configuration's defaults:
+    `msrl.train("ppo", env="CartPole-v1", total_steps=100_000)`. Without `run_dir`, nothing is written."""
+    if run_dir is not None:
+        check_free(Path(run_dir))
+    job = prepare(algorithm, env, seed=seed, seeds=seeds, strict=strict, eval_every=eval_every,
+                  eval_episodes=eval_episodes, config=config, **fields)
+    display = ConsoleDisplay(Console(stderr=True)) if progress else Display()
+    return run(job, Path(run_dir) if run_dir is not None else None, display)
+
+
+__all__ = ["Result", "compile", "train"]

@@ -1,0 +1,133 @@
+"""Bad input: one clear message with the remedy, exit code 2, and nothing written."""
+
+from pathlib import Path
+
+import pytest
+
+import msrl as package
+from msrl.errors import UsageError
+from tests.cli.conftest import TINY
+
+CASES = {
+    "no algorithm": (["train"], """\
+UsageError: msrl train needs an algorithm.
+There are dqn, mappo, ppo, sac.
+For instance: msrl train ppo --env CartPole-v1
+"""),
+    "unknown algorithm": (["train", "pqo", "--env", "CartPole-v1"], """\
+UsageError: there is no algorithm 'pqo'. Did you mean ppo or mappo?
+The algorithms are dqn, mappo, ppo, sac.
+For one of your own: write path/to/file.py:TrainerClass.
+"""),
+    "unknown flag": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--nois", "3"], f"""\
+UsageError: msrl train {TINY}:Tiny has no flag --nois.
+Did you mean --noise?
+See all of them: msrl train {TINY}:Tiny --help
+"""),
+    "a flag like no other": (["eval", "run", "--zzzzzz=3"], """\
+UsageError: msrl eval has no flag --zzzzzz.
+Nothing it has is called alike.
+See all of them: msrl eval --help
+"""),
+    "unknown command": (["trian", "ppo"], """\
+UsageError: There is no command 'trian'. Did you mean train?
+The commands are train, eval, graph, list, new.
+See: msrl --help
+"""),
+    "no steps": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--total-steps", "0"], """\
+UsageError: total_steps is 0.
+It must be a whole number, 1 or more.
+Give --total-steps (in Python: total_steps=) another value.
+"""),
+    "evaluation backwards": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--eval-every", "-1"], """\
+UsageError: eval_every is -1.
+It must be a whole number, 0 or more.
+Give --eval-every (in Python: eval_every=) another value.
+"""),
+    "uneven shards": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--shards", "3"], """\
+UsageError: 4 environments cannot be divided into 3 shards.
+All shards have the same number of environments, so that they run the same program.
+Use --shards with a divisor of 4, or change --num-envs.
+"""),
+    "a field that is a flag": (["train", f"{TINY}:Clashing", "--env", "CartPole-v1"], """\
+UsageError: ClashingConfig has a field 'seed'.
+It is an option of `msrl train`, and a flag has one meaning.
+Give the field another name.
+"""),
+    "wrong type": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--num-envs", "many"],
+                   "Error parsing --num-envs: invalid literal for int() with base 10: 'many'"),
+    "wrong choice": (["graph", f"{TINY}:Tiny", "--env", "CartPole-v1", "--format", "dot"],
+                     "invalid choice 'dot' for argument '--format'"),
+    "no environment": (["train", f"{TINY}:Tiny"], "--env ENV"),
+    "unknown environment": (["train", f"{TINY}:Tiny", "--env", "CartPoll-v1"],
+                            "EnvError: There is no environment 'CartPoll-v1'.\nThe nearest that are known: CartPole"),
+    "a word too many": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "more"], "Unrecognized options: more"),
+    "no episodes": (["eval", "run", "--episodes", "0"], "UsageError: --episodes is 0.\nIt must be 1 or more.\n"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input(msrl, tmp_path, case):
+    args, message = CASES[case]
+    code, out, err = msrl(*args)
+    assert (code, out) == (2, "")
+    if message.endswith("\n"):
+        assert err == message
+    else:  # not ours alone: part of a box, or of a list that grows
+        assert message in err
+        assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_folder_that_is_not_empty(msrl):
+    Path("taken").mkdir()
+    (Path("taken") / "thesis.tex").write_text("years of work")
+    code, out, err = msrl("train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--run-dir", "taken")
+    assert (code, out) == (2, "")
+    assert err == """\
+UsageError: The run folder taken is not empty.
+A run never writes over another one.
+Name another with --run-dir, or remove this one.
+"""
+    assert [path.name for path in Path("taken").iterdir()] == ["thesis.tex"]
+
+
+def test_a_run_folder_that_is_a_file(msrl):
+    Path("taken").write_text("")
+    assert msrl("train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--run-dir", "taken") == (2, "", """\
+UsageError: The run folder taken is a file.
+Name another: --run-dir DIR.
+""")
+
+
+def test_a_setting_that_does_not_exist_in_python():
+    with pytest.raises(UsageError, match="Tiny has no setting 'nois'"):
+        package.train(f"{TINY}:Tiny", env="CartPole-v1", nois=3)
+
+
+def test_a_number_of_steps_that_is_none_in_python():
+    with pytest.raises(UsageError) as caught:
+        package.train(f"{TINY}:Tiny", env="CartPole-v1", total_steps=1e6)
+    assert str(caught.value) == """\
+total_steps is 1000000.0.
+It must be a whole number, 1 or more.
+Give --total-steps (in Python: total_steps=) another value."""
+
+
+def test_help(msrl):
+    code, out, _ = msrl("train", "--help")
+    assert code == 0
+    assert "usage: msrl train [-h] [OPTIONS] ALGORITHM" in out
+    assert "--total-steps" in out
+    code, out, _ = msrl("train", f"{TINY}:Tiny", "--help")
+    assert code == 0
+    assert "How far the weights jump. (default: 0.5)" in out and "--eval-episodes" in out
+    code, out, _ = msrl("--help")
+    assert code == 0
+    assert "train  Train an algorithm on an environment." in out
+
+
+def test_the_algorithm_may_come_after_flags(msrl):
+    code, out, err = msrl("graph", "--env", "CartPole-v1", f"{TINY}:Tiny")
+    assert code == 0, err
+    assert out.startswith("graph Tiny {")
