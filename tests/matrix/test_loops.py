@@ -25,7 +25,7 @@ def test_other_numbers_of_shards(name, shards):
     check(LOOPS[name], Corridor(), shards=shards)
 
 
-@pytest.mark.parametrize("name", ["Plain", "Schedules", "While", "Branches", "Rows", "Trees"])
+@pytest.mark.parametrize("name", ["Plain", "Schedules", "While", "Branches", "Rows", "Deep", "Stores", "Types"])
 def test_environment_on_the_host(name):
     check(LOOPS[name], HostCorridor(), shards=2)
 

@@ -9,7 +9,7 @@ from tests.matrix.loops import LOOPS
 from tests.matrix.toys import Corridor
 
 
-@pytest.mark.parametrize("name", ["Plain", "While", "Downwards", "Schedules"])
+@pytest.mark.parametrize("name", ["Plain", "While", "Downwards", "Schedules", "Deep"])
 def test_seeds_equal_single_runs(name):
     many, sums = run_fast(compile(LOOPS[name], Corridor(), seeds=2, seed=5))
     totals: dict[str, tuple[float, int]] = {}
