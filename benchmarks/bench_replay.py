@@ -4,8 +4,8 @@
 
 Every step inserts B CartPole transitions and samples 128; the prioritised one also updates the priorities of what it
 sampled. The rings are full before the clock starts, so that no page is touched for the first time. What to look for:
-the times may grow with the capacity as caches miss, but not in proportion to it: copying a million transitions would
-take milliseconds.
+the times grow with the capacity as random reads leave the caches, which the rows that only sample show by themselves.
+Inserting must add next to nothing to these; a copy of a million transitions would add milliseconds.
 """
 
 import argparse
@@ -26,13 +26,15 @@ def transitions(count: int, fill) -> Record:
                   truncated=flag, final_obs=obs)
 
 
-def time_per_step(buffer: Buffer, num_envs: int, inserts_to_fill: int, steps: int, repeats: int) -> float:
+def time_per_step(buffer: Buffer, num_envs: int, inserts_to_fill: int, steps: int, repeats: int,
+                  write: bool = True) -> float:
     """Seconds per step, the best of `repeats` runs of a compiled loop."""
 
     def step(i, carry):
         state, total = carry
         key = jax.random.fold_in(jax.random.key(0), i)
-        state = buffer.insert(state, transitions(num_envs, total * 1e-9))
+        if write:
+            state = buffer.insert(state, transitions(num_envs, total * 1e-9))
         state, batch = buffer.sample(state, key)
         if "weight" in batch.asdict():
             state, _ = buffer.update(state, key, batch.index, jnp.abs(jnp.sin(batch.index + total)))
@@ -61,11 +63,13 @@ def main() -> None:
     print(f"{'buffer':<28}{'capacity':>10}{'envs':>6}{'us/step':>10}")
     for num_envs in (8, 64, 512):
         for capacity in (10_000, 100_000, 1_000_000):
-            for name, buffer in (("Replay", Replay(capacity, BATCH)),
+            for name, buffer in (("Replay, sampling only", Replay(capacity, BATCH)),
+                                 ("Replay", Replay(capacity, BATCH)),
                                  ("PrioritisedReplay", PrioritisedReplay(capacity, BATCH)),
                                  ("NStep(Replay)", NStep(Replay(capacity, BATCH), n=3, gamma=0.99)),
                                  ("NStep(PrioritisedReplay)", NStep(PrioritisedReplay(capacity, BATCH), 3, 0.99))):
-                seconds = time_per_step(buffer, num_envs, -(-capacity // num_envs) + 3, steps, repeats)
+                seconds = time_per_step(buffer, num_envs, -(-capacity // num_envs) + 3, steps, repeats,
+                                        write="only" not in name)
                 print(f"{name:<28}{capacity:>10}{num_envs:>6}{seconds * 1e6:>10.1f}", flush=True)
 
 

@@ -37,6 +37,7 @@ class Job:
     cls: type[Trainer]
     env: str
     base: Env
+    made: bool  # by us, and so ours to close
     config: Config
     seed: int = 0
     seeds: int = 1
@@ -66,9 +67,10 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **pipeline.check_fields(cls, fields))
     _at_least(1, total_steps=settings.total_steps, num_envs=settings.num_envs, shards=settings.shards)
+    made = isinstance(env, str)
     base = envs.make(env) if isinstance(env, str) else env
     name = algorithm if isinstance(algorithm, str) else cls.__name__
-    return Job(name, cls, env if isinstance(env, str) else env.spec.id, base, settings, seed, seeds, strict,
+    return Job(name, cls, env if isinstance(env, str) else env.spec.id, base, made, settings, seed, seeds, strict,
                eval_every, eval_episodes)
 
 

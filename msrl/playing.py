@@ -1,7 +1,7 @@
-"""Playing what was learnt: while the program is at hand (`Judge`), or later from a run folder (`load_players`).
+"""Playing later what was learnt: `snapshot` takes from a program what is worth keeping, `load_players` plays it.
 
-What is kept of a run is the parameters, the weights that actors need, and what the environment's wrappers have learnt,
-such as a normaliser's statistics. The same seed and number of episodes give the same returns both ways.
+What is kept is the parameters, the weights that actors need, and what the environment's wrappers have learnt, such as a
+normaliser's statistics. The same seed and number of episodes give the same returns as `Program.evaluate` gave.
 """
 
 from dataclasses import dataclass
@@ -12,37 +12,12 @@ import jax
 import numpy as np
 
 from msrl import algorithms, envs
-from msrl.api import Actor, Env, EnvSpec, Space
-from msrl.engines.evaluation import Episodes, evaluate
+from msrl.api import Env, EnvSpec, Space
+from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
 from msrl.envs.wrappers import EpisodeStats, Wrapped, Wrapper
 from msrl.errors import EnvError, UsageError
 from msrl.pipeline import Program
 from msrl.runtime import folder, weights
-
-
-def evaluation_key(seed: int) -> jax.Array:
-    return jax.random.fold_in(jax.random.key(seed), 0x7E57)  # a stream apart from training's
-
-
-class Judge:
-    """Evaluates a program's newest weights. Where the environment learns nothing, all evaluations and seeds share one
-    frozen environment, and so one compilation."""
-
-    def __init__(self, program: Program):
-        self.program = program
-        self._shared: Env | None = None
-
-    def __call__(self, episodes: int) -> list[Episodes]:
-        """The episodes of each seed."""
-        program, found = self.program, []
-        for number, (mine, states) in enumerate(zip(program.per_seed("$weights"), program.env_states(), strict=True)):
-            env = self._shared or program.env.frozen(states)
-            if not jax.tree.leaves([learnt(program.env, state) for state in states]):
-                self._shared = env
-            key = evaluation_key(program.seed + number)
-            found.append(evaluate(env, program.world.agent.actor, mine, key, episodes))
-        return found
-
 
 # -- what is kept ------------------------------------------------------------------------------------------------------
 
@@ -94,11 +69,11 @@ class Player:
 
     seed: int
     env: Env  # frozen
-    actor: Actor
     weights: Any
+    evaluator: Evaluator  # one for all seeds
 
     def play(self, episodes: int) -> Episodes:
-        return evaluate(self.env, self.actor, self.weights, evaluation_key(self.seed), episodes)
+        return self.evaluator(self.env, self.weights, evaluation_key(self.seed), episodes)
 
 
 def load_players(path: Path, env: str | None = None) -> list[Player]:
@@ -121,12 +96,11 @@ def load_players(path: Path, env: str | None = None) -> list[Player]:
     form = _form(wrapped, settings.num_envs // settings.shards)
     like = {"weights": jax.eval_shape(lambda key: agent.learner.weights(agent.learner.init(key)), jax.random.key(0)),
             "env": [form] * settings.shards}
-    players = []
+    players, evaluator = [], Evaluator(agent.actor)
     for seed in seeds:
         kept = weights.load(path / "weights" / str(seed), like)
         frozen = wrapped.frozen([recalled(wrapped, one) for one in kept["env"]])
-        shared = players[0].env if players and not jax.tree.leaves(form) else frozen
-        players.append(Player(seed, shared, agent.actor, kept["weights"]))
+        players.append(Player(seed, frozen, kept["weights"], evaluator))
     return players
 
 

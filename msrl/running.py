@@ -17,9 +17,10 @@ from msrl import pipeline
 from msrl.engines.evaluation import Episodes
 from msrl.jobs import INLINE, LOCAL, Job, about, command
 from msrl.pipeline import Program, Update
-from msrl.playing import Judge, snapshot
+from msrl.playing import snapshot
 from msrl.runtime.display import Display, State
 from msrl.runtime.folder import FAILED, FINISHED, INTERRUPTED, RunFolder
+from msrl.runtime.preload import Preload
 
 
 @dataclass(frozen=True)
@@ -83,19 +84,21 @@ class Run:
     def __call__(self) -> Result:
         job = self.job
         try:
-            if job.together:
-                self.program(job.seed, job.seeds)
-            else:
-                for seed in range(job.seed, job.seed + job.seeds):
-                    self.program(seed, 1)
-                    if self.stopped:
-                        break
+            with Preload(self.folder is not None):
+                if job.together:
+                    self.program(job.seed, job.seeds)
+                else:
+                    for seed in range(job.seed, job.seed + job.seeds):
+                        self.program(seed, 1)
+                        if self.stopped:
+                            break
         except BaseException as error:
             self.rescue(INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED)
             raise
         finally:
             self.display.end()
-            job.base.close()
+            if job.made:
+                job.base.close()
         result = self.result()
         if self.folder:
             self.folder.close(result.status, result.summary())
@@ -106,20 +109,31 @@ class Run:
         job = self.job
         program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config)
         if self.stop():
+            self.stopped = True
+            if self.done:
+                return
             raise Stopped
-        judge = Judge(program)
+        try:
+            self.whole(program)
+        finally:
+            program.evaluator.settle()
+
+    def whole(self, program: Program) -> None:
+        """Training, then keeping, then evaluating, so that whoever grows impatient loses no weights."""
+        job, seed, seeds = self.job, program.seed, program.seeds
         self.announce(program)
         self.display.begin(job.config.total_steps)
-        self.train(program, judge)
+        self.train(program)
         self.display.end()
         kept = snapshot(program)
         self.keep(seed, kept)
         self.env_steps += program.env_steps * seeds
-        judged = [] if self.stopped or self.stop() else judge(job.eval_episodes)
+        self.stopped = self.stopped or self.stop()
+        judged = [] if self.stopped else program.evaluate(job.eval_episodes)
         for number, one in enumerate(kept):
             self.params.append(one["params"])
             self.done.append({"seed": seed + number, "env_steps": program.env_steps,
-                              **(_score(judged[number:number + 1]) if judged else _score([])),
+                              **_score(judged[number:number + 1]),
                               "weights_sha256": pipeline.weights_sha256(one["params"])})
         self.returns += [np.asarray(episodes.returns) for episodes in judged]
 
@@ -136,7 +150,7 @@ class Run:
             f"{self.job.config.num_envs} side by side",
             f"engine       {engine_of(program)}")
 
-    def train(self, program: Program, judge: Judge) -> None:
+    def train(self, program: Program) -> None:
         running, spent, last = program.run(), 0.0, 0
         latest: float | None = None
         updates = 0
@@ -151,14 +165,15 @@ class Run:
             last, updates = update.env_steps, updates + 1
             self.curve.append(update)
             latest = update.episode_return if update.episode_return is not None else latest
-            training = max(spent - program.run_compile_seconds, 1e-9)
-            self.display.update(State(update.env_steps, self.job.config.total_steps,
-                                      update.env_steps * program.seeds / training, latest, _loss(update.metrics)))
+            self.display.update(State(update.env_steps, self.job.config.total_steps, program.seeds,
+                                      spent - program.run_compile_seconds, latest, _loss(update.metrics)))
             due = self.job.eval_every and updates % self.job.eval_every == 0
-            self.record(program, update, judge(self.job.eval_episodes) if due else [])
+            self.record(program, update, program.evaluate(self.job.eval_episodes) if due else [])
             if self.stop():
                 self.stopped = True
                 break
+            if updates == 1:
+                program.prepare_evaluation(self.job.eval_episodes)
         running.close()
         self.compile_seconds += program.compile_seconds
         self.train_seconds += spent - program.run_compile_seconds
@@ -191,8 +206,10 @@ class Run:
     def rescue(self, status: str) -> None:
         """Keeps what there is of a run that cannot go on."""
         if self.folder and self.folder.opened:
-            self.keep(self.job.seed + len(self.done), self._latest)
-            self.folder.close(status)
+            try:
+                self.keep(self.job.seed + len(self.done), self._latest)
+            finally:
+                self.folder.close(status)
 
     def result(self) -> Result:
         job, one = self.job, self.job.seeds == 1

@@ -24,6 +24,7 @@ LEAVES_MAY = {"api", "rl", "errors"}
 ALGORITHMS_MAY = {"buffers", "envs.wrappers"}
 COMPILER = ("ir", "frontend", "distribution", "passes", "projection")
 EXTRAS = {"envpool", "pettingzoo", "mpe2", "mujoco"}  # optional: imported where they are used
+SLOW = {"matplotlib", "orbax", "tensorboardX"}  # to import, and needed at a run's end only
 
 # What an algorithm has no business with: where it runs, on what, and who watches.
 WORDS = ("pmap", "pmean", "psum", "all_gather", "axis_name", "axis_index", "shard_map", "device", "devices",
@@ -93,7 +94,7 @@ def test_imports_at_the_top(file):
         return
     tree = parse(file)
     hidden = inside_functions(tree)
-    found = [module for module, node in imports(tree) if node in hidden and module.split(".")[0] not in EXTRAS]
+    found = [module for module, node in imports(tree) if node in hidden and module.split(".")[0] not in EXTRAS | SLOW]
     assert not found, f"{name_of(file)} imports {', '.join(found)} inside a function"
 
 

@@ -23,11 +23,11 @@ class Buffer(ABC):
         """The variant that suits a traceable or a host environment; the default is the same for both."""
         return self
 
-    def output_shape(self, method: str, item: Record) -> Any:
+    def output_shape(self, method: str, item: Record, *args: Any) -> Any:
         """What `method` returns to the loop for records like `item`, as ShapeDtypeStructs. Only asked of buffers that
-        are not traceable; of the others it is found by tracing."""
+        are not traceable; of the others it is found by tracing. `args` are those of a method called by name."""
         raise TypeError(f"{type(self).__name__} is not traceable and does not say what {method!r} returns: "
-                        f"give it an output_shape(self, method, item) that returns jax.ShapeDtypeStructs")
+                        f"give it an output_shape(self, method, item, *args) that returns jax.ShapeDtypeStructs")
 
     @abstractmethod
     def init(self, item: Record) -> Any:

@@ -49,7 +49,7 @@ class Worker:
     def run(self) -> Iterator[Look]:
         names: Names = {}
         yield from self.block(self.program.nodes, names, self.program.results, top=True)
-        self.resources = {base(result): names[result] for result in self.program.results}
+        self.resources = {base(result): self.each(names[result]) for result in self.program.results}
         yield self.resources
 
     # -- blocks --------------------------------------------------------------------------------------------------------
@@ -217,8 +217,12 @@ class Worker:
         """All resources as they are now."""
         live = {base(name): value for name, value in names.items() if is_resource(name)}
         live.update({base(name): value for name, value in carried.items() if name and is_resource(name)})
-        self.resources = live
-        return live
+        self.resources = {name: self.each(value) for name, value in live.items()}
+        return self.resources
+
+    def each(self, value: Any) -> Any:
+        """A resource for the one who looks: once per seed, even if the program has not touched it yet."""
+        return jax.tree.map(self.widen, value) if self.seeds else value
 
 
 def moves(node: Node) -> bool:

@@ -32,10 +32,10 @@ def aval(leaf: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(np.shape(leaf), jax.dtypes.canonicalize_dtype(dtype))
 
 
-def traced_shape(buffer: Buffer, method: str, item: Record) -> Any:
+def traced_shape(buffer: Buffer, method: str, item: Record, *args: Any) -> Any:
     """What a method of a traceable buffer returns to the loop, as shapes; a buffer on the host asks its twin."""
     state = jax.eval_shape(buffer.init, item)
-    return jax.eval_shape(getattr(buffer, method), state, jax.eval_shape(lambda: jax.random.key(0)))[1]
+    return jax.eval_shape(getattr(buffer, method), state, jax.eval_shape(lambda: jax.random.key(0)), *args)[1]
 
 
 def show(leaf: jax.ShapeDtypeStruct) -> str:

@@ -59,7 +59,7 @@ class NStep(Buffer):
     def for_env(self, traceable: bool) -> "NStep":
         return replace(self, inner=self.inner.for_env(traceable))
 
-    def output_shape(self, method: str, item: Record) -> Any:
+    def output_shape(self, method: str, item: Record, *args: Any) -> Any:
         return items.traced_shape(replace(self, inner=replace(self.inner, where="device")), method, item)
 
     def init(self, item: Record) -> NStepState:

@@ -67,8 +67,8 @@ class PrioritisedReplay(Buffer):
     def for_env(self, traceable: bool) -> "PrioritisedReplay":
         return replace(self, where="device") if self.where == "auto" else self
 
-    def output_shape(self, method: str, item: Record) -> Any:
-        return items.traced_shape(replace(self, where="device"), method, item)
+    def output_shape(self, method: str, item: Record, *args: Any) -> Any:
+        return items.traced_shape(replace(self, where="device"), method, item, *args)
 
     def init(self, item: Record) -> PrioritisedState:
         shapes, batch = items.check_first("PrioritisedReplay", item)

@@ -39,8 +39,8 @@ class Replay(Buffer):
     def for_env(self, traceable: bool) -> "Replay":
         return replace(self, where="device") if self.where == "auto" else self
 
-    def output_shape(self, method: str, item: Record) -> Any:
-        return items.traced_shape(replace(self, where="device"), method, item)
+    def output_shape(self, method: str, item: Record, *args: Any) -> Any:
+        return items.traced_shape(replace(self, where="device"), method, item, *args)
 
     def init(self, item: Record) -> Ring:
         shapes, batch = items.check_first("Replay", item)

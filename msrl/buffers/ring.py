@@ -53,8 +53,9 @@ def write(ring: Ring, item: Record, capacity: int, keep: Any = True) -> Ring:
     That spares a `lax.cond` over the whole store. It is safe only while the ring is empty, as otherwise the oldest
     transitions could be lost.
 
-    A scatter also where the rows are contiguous: it takes as long as a dynamic_update_slice, which XLA however repeats
-    inside later writes of the same loop body, and then needs a copy of the whole store to start from.
+    A scatter also where the rows are contiguous. A dynamic_update_slice is up to 0.3 us faster per field (CPU, rows of
+    16 bytes, 8 to 512 environments), but XLA repeats it inside later writes of the same loop body, and then needs a
+    copy of the whole store to start from.
     """
     index = rows(ring, capacity)
     count = jnp.where(keep, ring.batch, 0).astype(jnp.int32)
@@ -79,7 +80,8 @@ def rows_and_zero(store: Record, index: jax.Array, size: jax.Array) -> tuple[jax
 
     The loop runs once (never, if the store is empty), and its counter ends at 0. XLA does not know that: whatever is
     written next, at a position to which the 0 was added, has to wait until the rows are read. Without it, XLA is free
-    to write first, and makes that possible by copying the whole store: 16 ms per step for a million transitions.
+    to write first, and makes that possible by copying the whole store: 16 ms per step for a million transitions, in
+    place of 0.1 ms.
     """
     def take(carry):
         return carry[0] - 1, jax.tree.map(lambda x: x.at[index].get(mode="promise_in_bounds"), store)
@@ -92,7 +94,7 @@ def uniform_index(key: jax.Array, count: int, size: Any) -> jax.Array:
     """(count,) int32 rows, uniform on [0, size), with replacement.
 
     One draw of 32 bits modulo size: the chance of a row is off by a factor of at most 1 ± size / 2**32 (0.02 % for a
-    million rows), at a third of the time of `jax.random.randint`, which draws twice.
+    million rows), at half the time of `jax.random.randint`, which draws twice.
     """
     bits = jax.random.bits(key, (count,), jnp.uint32)
     return (bits % jnp.maximum(size, 1).astype(jnp.uint32)).astype(jnp.int32)

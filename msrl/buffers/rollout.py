@@ -46,8 +46,8 @@ class Rollout(Buffer):
     def for_env(self, traceable: bool) -> "Rollout":
         return replace(self, where="device" if traceable else "host") if self.where == "auto" else self
 
-    def output_shape(self, method: str, item: Record) -> Any:
-        return items.traced_shape(replace(self, where="device"), method, item)
+    def output_shape(self, method: str, item: Record, *args: Any) -> Any:
+        return items.traced_shape(replace(self, where="device"), method, item, *args)
 
     def init(self, item: Record) -> RolloutState:
         shapes, _ = items.check_first("Rollout", item)

@@ -1,9 +1,9 @@
 """A sum tree: numbers at the leaves, sums above, so that a leaf is drawn in proportion to its number in log2 steps.
 
-In: leaf numbers (non-negative float32) and leaf indices. Out: the tree, or leaves that were found. Always: the tree is
-one array (2 * width,) with the root at 1, the children of node i at 2i and 2i + 1, leaf k at width + k; every inner
-node is exactly the float32 sum of its two children; entry 0 is unused. Device and host add the same pairs, and so
-agree to the bit.
+In: leaf numbers (float32, 0 or positive and not subnormal, which XLA takes for 0 and NumPy does not) and leaf indices.
+Out: the tree, or leaves that were found. Always: the tree is one array (2 * width,) with the root at 1, the children of
+node i at 2i and 2i + 1, leaf k at width + k; every inner node is exactly the float32 sum of its two children; entry 0
+is unused. Device and host add the same pairs, and so agree to the bit.
 
 Levels are `fori_loop`s of one gather and one scatter: if they are unrolled, or written by slices, XLA goes through the
 whole tree in every step of a surrounding loop. The functions are compiled by themselves for eager callers, who would

@@ -21,11 +21,11 @@ from msrl.rl import Categorical, gae
 class MyAlgoConfig(Config):
     """Every field is a flag of `msrl train`, and the text below it the flag's help."""
 
-    total_steps: int = 400_000
+    total_steps: int = 300_000
     """Environment steps to train for."""
-    num_envs: int = 32
+    num_envs: int = 8
     """Environments that step side by side."""
-    rollout: int = 32
+    rollout: int = 128
     """Steps of each environment between two updates."""
     hidden: tuple[int, ...] = (64, 64)
     """Widths of the hidden layers."""
@@ -33,7 +33,7 @@ class MyAlgoConfig(Config):
     """Step size of Adam at the start; it falls to 0."""
     gamma: float = 0.99
     """Discount per step."""
-    gae_lambda: float = 0.95
+    gae_lambda: float = 0.98
     """How far advantages look ahead: 0 is one step, 1 the whole episode."""
     entropy_coef: float = 0.01
     """Weight of the bonus for being undecided."""

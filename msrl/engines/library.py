@@ -93,7 +93,7 @@ class Ops:
     def buffer_shape(self, component: str, method: str, item: Record, args: tuple) -> Any:
         buffer = self.world.buffers[component]
         if not buffer.traceable:
-            return buffer.output_shape(method, item)
+            return buffer.output_shape(method, item, *args)
         op = self.op(component, method)
         state = jax.eval_shape(lambda: self.new_buffer(component, item))
         return jax.eval_shape(self.fused(component, method), self.keys_shape(op), (state,), args, {})[0]

@@ -35,6 +35,15 @@ def if_(condition: Any, yes: Thunk, no: Thunk) -> Any:
     return _select(_scalar(condition), yes(), no())
 
 
+def text(value: Any) -> Any:
+    """What stands in the braces of an f-string."""
+    if _traced(value):
+        raise TypeCheckError("A number that is computed at run time is put into text.",
+                             why="Text is made while compiling, when the number is not known.",
+                             instead="Report the number as a metric of its own.")
+    return value
+
+
 def _chain(parts: tuple[Thunk, ...], stop: bool) -> Any:
     """Python's `and` (which stops at what is false) or `or`: the value of the part at which it stops."""
     value = parts[0]()
@@ -64,8 +73,8 @@ def _select(condition: Any, yes: Any, no: Any) -> Any:
 
 
 # No user can have a name like these.
-NOT, AND, OR, IF = "<not>", "<and>", "<or>", "<if>"
-LOGIC: dict[str, Callable] = {NOT: not_, AND: and_, OR: or_, IF: if_}
+NOT, AND, OR, IF, TEXT = "<not>", "<and>", "<or>", "<if>", "<text>"
+LOGIC: dict[str, Callable] = {NOT: not_, AND: and_, OR: or_, IF: if_, TEXT: text}
 
 
 class _Calls(ast.NodeTransformer):
@@ -76,6 +85,10 @@ class _Calls(ast.NodeTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.expr:
         self.generic_visit(node)
         return _call(AND if isinstance(node.op, ast.And) else OR, *map(_thunk, node.values))
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
+        self.generic_visit(node)
+        return ast.FormattedValue(_call(TEXT, node.value), node.conversion, node.format_spec)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.expr:
         self.generic_visit(node)

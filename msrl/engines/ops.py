@@ -185,6 +185,12 @@ def fuse(op: Op, shards: int, num_envs: int) -> Callable[[jax.Array, tuple, tupl
             return x.reshape(shards, num_envs // shards, *x.shape[1:]) if divided(x, num_envs) else x
 
         def unfold(x):  # (..., S, B / S, ...) → (..., B, ...)
+            if x.shape[op.out_dim + 1:op.out_dim + 2] != (num_envs // shards,):
+                raise TypeCheckError(
+                    "A part of its value has no row per environment.",
+                    why=f"There are {shards} shards of the environments, and their values are joined row by row; "
+                        f"this part is {x.dtype}{list(x.shape[:op.out_dim] + x.shape[op.out_dim + 1:])} in each.",
+                    instead="Give it one entry per environment, or leave it out.")
             return x.reshape(*x.shape[:op.out_dim], num_envs, *x.shape[op.out_dim + 2:])
 
         axes = jax.tree.map(lambda x: 0 if divided(x, num_envs) else None, (args, fields))

@@ -17,7 +17,7 @@ from msrl.engines.blame import blame, title
 from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import metrics_of
-from msrl.engines.tables import Tabular, find_tabular
+from msrl.engines.tables import Tabular, find_tabular, typical
 from msrl.errors import Span, TypeCheckError
 from msrl.ir.graph import Call, For, Graph, If, Pure, While, base, definitions, is_resource, walk
 from msrl.ir.interp import Machine, Names, run_nodes
@@ -79,6 +79,7 @@ class _Abstract(Machine):
     def __init__(self, shapes: Shapes, graph: Graph, ops: Ops):
         self.shapes, self.graph, self.ops, self.world = shapes, graph, ops, ops.world
         self.inserted: dict[str, Span | None] = {}  # buffer → where it was first inserted into
+        self.forms: Names = {}  # resource → its form, as the last op left it
         self.spans = {name: node.span for node in walk(graph.nodes) for name in definitions(node)}
 
     # -- ops and expressions -----------------------------------------------------------------------------------------
@@ -88,6 +89,7 @@ class _Abstract(Machine):
         if node.out:
             self.shapes.names[node.out] = out
         self.shapes.names.update(zip(node.writes, written))
+        self.forms.update((base(name), state) for name, state in zip(node.writes, written) if not unknown(state))
         after = {base(name): state for name, state in zip(node.writes, written)}
         for name, before in zip(node.reads, reads):
             if name.startswith("$") and base(name) in after and before is not None:
@@ -114,13 +116,14 @@ class _Abstract(Machine):
                 return UNKNOWN, (None, *counter)
             return self.ops.buffer_shape(component, method, item, args), (None, *counter)
         if unknown((args, kwargs, reads)):
-            return UNKNOWN, tuple(UNKNOWN for _ in node.writes[:-1]) + counter
+            # What it returns depends on what it is given; its state keeps its form, or `same_state` will say so.
+            return UNKNOWN, (*(self.forms.get(base(name), UNKNOWN) for name in node.writes if name[0] == "$"), *counter)
         return self.ops.shape(component, method, reads[:-1] if counter else reads, args, kwargs, counter)
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
         def evaluate() -> Any:
             if node.out in self.shapes.tabular:
-                return self.ops.scopes.evaluate(node, inputs)
+                return typical(node.out, self.shapes.tabular, self.ops.scopes)
             if unknown(inputs):
                 return UNKNOWN
             plain = {name: jax.tree.map(_struct, value) for name, value in inputs.items()}
@@ -134,13 +137,18 @@ class _Abstract(Machine):
         with blame(node, TypeCheckError):
             try:
                 return work()
-            except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
-                    jax.errors.TracerIntegerConversionError) as problem:
+            except jax.errors.TracerArrayConversionError as problem:
+                raise TypeCheckError(
+                    f"{title(node)} takes NumPy to a value that is computed at run time.", span=node.span, docs=DOCS,
+                    why="NumPy needs the numbers themselves, which are not there while the loop is being compiled.",
+                    instead="Use `jax.numpy`, which has the same functions.") from problem
+            except (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError) as problem:
                 raise TypeCheckError(
                     f"{title(node)} needs a number while the loop is being compiled.", span=node.span, docs=DOCS,
                     why="Its input is computed at run time, and Python's `max`, `min`, `int`, `float`, `round` and "
                         "indices of lists look at the number itself.",
-                    instead="Use the array form: `jnp.maximum`, `jnp.minimum`, `.astype(int)`, `jnp.array(list)[i]`.",
+                    instead="Use the array form: `jnp.maximum`, `jnp.minimum`, `.astype(int)`, `jnp.array(list)[i]`. "
+                            "What depends on loop indices alone may stay as it is, on a line of its own.",
                 ) from problem
 
     # -- control flow ------------------------------------------------------------------------------------------------
@@ -215,7 +223,7 @@ class _Abstract(Machine):
             why=f"It is {difference[0]} at the first line and {difference[1]} at the second, and a compiled loop keeps "
                 "each value in one place of one size.",
             instead="Begin with a float: `0.0` in place of `0`." if number else
-                    "Give it the same shape and dtype on both lines.", docs=DOCS)
+                    "Give it the same form on both lines. To collect values, use a buffer.", docs=DOCS)
 
     def same_state(self, node: Call, before: Any, after: Any) -> None:
         if unknown((before, after)):

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from msrl.engines.blame import title
 from msrl.engines.ops import strong
 from msrl.engines.scopes import Scopes
 from msrl.errors import TypeCheckError
@@ -26,6 +28,7 @@ class Tabular:
 
     loops: dict[str, dict[str, For]] = field(default_factory=dict)  # name → the loops it depends on, by index
     makers: dict[str, Pure] = field(default_factory=dict)
+    forms: dict[str, Any] = field(default_factory=dict)  # name → shapes and dtypes that hold all its values
 
     def __contains__(self, name: str) -> bool:
         return name in self.loops
@@ -88,17 +91,51 @@ def fill(table: Table, tabular: Tabular, scopes: Scopes, outer: dict[str, Any], 
             for at in itertools.product(*spans)]
     shape = tuple(len(span) for span in spans)
 
-    def stack(*leaves: Any) -> np.ndarray:
-        column = np.stack([np.asarray(strong(leaf)) for leaf in leaves])
+    def stack(form: jax.ShapeDtypeStruct, *leaves: Any) -> np.ndarray:
+        column = np.stack([fitting(leaf, form) for leaf in leaves])
         return column.reshape(shape + column.shape[1:])
 
     try:
-        return jax.tree.map(stack, *rows)
-    except (TypeError, ValueError) as problem:
-        node = tabular.makers[table.name]
-        raise TypeCheckError(f"`{node.expr}` does not give a number of one type on every pass.", span=node.span,
-                             why=f"It depends on loop indices only, and is tabulated: {problem}",
-                             instead="Let it give numbers, of the same shape each time.") from problem
+        return jax.tree.map(stack, tabular.forms[table.name], *rows)
+    except (KeyError, TypeError, ValueError) as problem:
+        raise uneven(tabular.makers[table.name]) from problem
+
+
+def uneven(node: Pure) -> TypeCheckError:
+    return TypeCheckError(f"{title(node)} does not give numbers of one type and shape on every pass.", span=node.span,
+                          why="It depends on loop indices only, and the compiler keeps its values in a table.",
+                          instead="Let it give the same kind of number each time: `1.0` in place of `1`, if others are "
+                                  "floats.", docs="docs/loop-language.md")
+
+
+def fitting(leaf: Any, form: jax.ShapeDtypeStruct) -> np.ndarray:
+    """An entry in the form that its column has."""
+    found = np.asarray(strong(leaf))
+    if found.shape != form.shape or not np.can_cast(found.dtype, form.dtype, "same_kind"):
+        raise TypeError(f"{found.dtype}{list(found.shape)} does not fit {form.dtype}{list(form.shape)}")
+    return found.astype(form.dtype)
+
+
+def typical(name: str, tabular: Tabular, scopes: Scopes) -> Any:
+    """The value on the first pass. `max(0, 1 - i / 9)` is a float on some passes and 0 on others, so the type is taken
+    from several passes: the first, the last and one in the middle."""
+    spans = {index: range(loop.start, loop.stop, loop.step) for index, loop in tabular.loops[name].items()}  # type: ignore[arg-type]
+    values = [_entry(name, tabular, scopes, {index: span[int(part * (len(span) - 1))] for index, span in spans.items()})
+              for part in ((0, 0.5, 1) if spans else (0,))]
+    try:
+        tabular.forms[name] = jax.tree.map(_promoted, *values)
+    except (TypeError, ValueError):
+        return values[0]  # not numbers, or of several forms: an error only if a compiled program is to read it
+    return jax.tree.map(fitting, values[0], tabular.forms[name])
+
+
+def _promoted(*leaves: Any) -> jax.ShapeDtypeStruct:
+    arrays = [np.asarray(strong(leaf)) for leaf in leaves]
+    if any(array.shape != arrays[0].shape or array.dtype.kind not in "biuf" for array in arrays):
+        raise TypeError("no numbers of one shape")
+    # JAX's rules, by which an int beside a float becomes a float of 32 bits; NumPy would make it a double.
+    dtypes = [jax.dtypes.canonicalize_dtype(array.dtype) for array in arrays]
+    return jax.ShapeDtypeStruct(arrays[0].shape, jnp.result_type(*dtypes))
 
 
 def _entry(name: str, tabular: Tabular, scopes: Scopes, known: dict[str, Any]) -> Any:

@@ -134,7 +134,11 @@ AROUND_INTERACTIONS: dict[type[ast.expr], Complaint] = {
         "Write an `if` statement with an assignment in each branch.",
     ),
     ast.BoolOp: Complaint(
-        "An interaction is called inside `and` / `or`.", _CONDITIONAL,
+        "An interaction is called after `and` / `or`.", _CONDITIONAL,
+        "Call it on the line before, and use its result.",
+    ),
+    ast.Compare: Complaint(
+        "An interaction is called in the middle of a chained comparison.", _CONDITIONAL,
         "Call it on the line before, and use its result.",
     ),
     **{
@@ -146,11 +150,6 @@ AROUND_INTERACTIONS: dict[type[ast.expr], Complaint] = {
         for kind in (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
     },
 }
-
-CHAINED = Complaint(
-    "An interaction is called in the middle of a chained comparison.", _CONDITIONAL,
-    "Call it on the line before, and use its result.",
-)
 
 LAMBDA = Complaint(
     "A lambda is kept as a value.",

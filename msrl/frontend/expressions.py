@@ -7,7 +7,7 @@ from abc import abstractmethod
 from typing import Any
 
 from msrl.frontend.builder import Binding, Bound, Builder, Scope, Static, Unbound
-from msrl.frontend.complaints import AROUND_INTERACTIONS, CHAINED, EXPRESSIONS, LAMBDA
+from msrl.frontend.complaints import AROUND_INTERACTIONS, EXPRESSIONS, LAMBDA
 from msrl.frontend.source import free_names, stored_anywhere
 from msrl.ir.graph import Pure
 
@@ -203,14 +203,10 @@ class _Hoist(ast.NodeTransformer):
         error = self.scope.method.error
         if isinstance(node, ast.expr) and type(node) in EXPRESSIONS:
             raise error(node, *EXPRESSIONS[type(node)])
-        if isinstance(node, ast.expr) and type(node) in AROUND_INTERACTIONS:
-            for inner in ast.walk(node):
+        for part in _not_always_run(node):
+            for inner in ast.walk(part):
                 if self.lowering.interacts(inner, self.scope):
-                    raise error(inner, *AROUND_INTERACTIONS[type(node)])
-        if isinstance(node, ast.Compare):
-            for later in node.comparators[1:]:
-                if self.lowering.contains_interaction(later, self.scope):
-                    raise error(later, *CHAINED)
+                    raise error(inner, *AROUND_INTERACTIONS[type(node)])  # type: ignore[index]
         if isinstance(node, ast.Call) and self.lowering.interacts(node, self.scope):
             assert isinstance(node.func, ast.Attribute)
             name = f"{node.func.attr}_"
@@ -220,6 +216,18 @@ class _Hoist(ast.NodeTransformer):
             self.made.append(name)
             return ast.copy_location(ast.Name(name, ast.Load()), node)
         return self.generic_visit(node)
+
+
+def _not_always_run(node: ast.AST) -> list[ast.AST]:
+    """The parts of an expression that Python evaluates some other number of times than once."""
+    match node:
+        case ast.IfExp(body=body, orelse=orelse):
+            return [body, orelse]
+        case ast.BoolOp(values=[_, *later]):
+            return [*later]
+        case ast.Compare(comparators=[_, *later]):
+            return [*later]
+    return [node] if isinstance(node, _LOOPING[:-1]) else []
 
 
 class _Literals(ast.NodeTransformer):

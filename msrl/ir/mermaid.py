@@ -24,8 +24,8 @@ def draw(graph: Graph) -> str:
             if name.startswith("#") or base(name) == "$metrics":
                 continue
             how = "-.->" if is_resource(name) else "-->"
-            for source in _origins(name, sources, set()):
-                arrows.setdefault((ids[id(source)], how), {})[_label(name, exprs)] = None
+            for origin in _origins(name, sources, set()):
+                arrows.setdefault((ids[id(origin)], how), {})[_label(name, exprs)] = None
         for (source, how), labels in arrows.items():
             label = ", ".join(filter(None, labels))
             lines.append(f"  {source} {how}{f'|{_quoted(label)}|' if label else ''} {ids[id(node)]}")

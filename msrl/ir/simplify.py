@@ -7,7 +7,7 @@ result depends on is removed, and so is a loop or branch that is left empty. Ops
 from dataclasses import replace
 from typing import TypeVar
 
-from msrl.ir.graph import Call, Carry, For, Graph, If, Node, Pure, While, uses, walk
+from msrl.ir.graph import Call, Carry, For, Graph, If, Node, Pure, While, free, is_resource, nexts, uses, walk
 
 NodeT = TypeVar("NodeT", bound=Node)
 Loop = TypeVar("Loop", bound=For | While)
@@ -15,7 +15,8 @@ Loop = TypeVar("Loop", bound=For | While)
 
 def simplify(graph: Graph) -> Graph:
     nodes, rename = _unchanged(graph.nodes)
-    graph = replace(graph, nodes=nodes, results=tuple(rename.get(name, name) for name in graph.results))
+    results = tuple(rename.get(name, name) for name in graph.results)
+    graph = replace(graph, nodes=_begun_inside(nodes), results=results)
     return replace(graph, nodes=_prune(graph.nodes, _needed(graph)))
 
 
@@ -54,6 +55,27 @@ def _unchanged_merges(node: If, rename: dict[str, str]) -> If:
               for m in node.merges]
     rename.update({m.out: m.then for m in merges if m.then == m.orelse})
     return replace(node, then=then, orelse=orelse, merges=tuple(m for m in merges if m.then != m.orelse))
+
+
+def _begun_inside(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Cuts a carry off from what was before the loop, where the loop surely runs and never reads it: `step = None` in
+    front of a loop that makes `step` is then no value that changes its form."""
+    done: list[Node] = []
+    for node in nodes:
+        match node:
+            case For():
+                node = replace(node, body=_begun_inside(node.body))
+                read = free(node.body, nexts(node))
+                node = replace(node, carries=tuple(
+                    replace(carry, phi=None, init=None)
+                    if node.trips and carry.phi and not is_resource(carry.phi) and carry.phi not in read else carry
+                    for carry in node.carries))
+            case While():
+                node = replace(node, body=_begun_inside(node.body))
+            case If():
+                node = replace(node, then=_begun_inside(node.then), orelse=_begun_inside(node.orelse))
+        done.append(node)
+    return tuple(done)
 
 
 def substitute(node: Node, names: dict[str, str]) -> Node:

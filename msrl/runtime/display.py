@@ -17,16 +17,22 @@ EVERY = 5.0  # seconds between plain lines, at most
 class State:
     """How far a run is."""
 
-    steps: int
+    steps: int  # of each seed
     total: int
-    rate: float  # environment steps per second, compilation apart
+    seeds: int
+    seconds: float  # of training, compilation apart
     episode_return: float | None
     loss: float | None
 
     @property
+    def rate(self) -> float:
+        """Environment steps per second, of all seeds."""
+        return self.steps * self.seeds / max(self.seconds, 1e-9)
+
+    @property
     def left(self) -> float:
         """Seconds to go."""
-        return max(0, self.total - self.steps) / self.rate if self.rate else 0.0
+        return max(0, self.total - self.steps) * self.seconds / max(self.steps, 1)
 
     def show(self) -> str:
         parts = [f"{self.steps:,} of {self.total:,} steps ({self.steps / self.total:.0%})", f"{self.rate:,.0f} steps/s"]

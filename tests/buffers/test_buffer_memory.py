@@ -72,7 +72,6 @@ def learn_late(buffer, state, key, fill):
     (PrioritisedReplay(MILLION, 64), learn),
     (PrioritisedReplay(MILLION, 64), learn_late),
     (NStep(Replay(MILLION, 64), 3, 0.99), sample_then_insert),
-    (NStep(PrioritisedReplay(MILLION, 64), 3, 0.99), learn),
 ], ids=lambda x: x.__name__ if callable(x) else type(x).__name__)
 def test_no_step_of_a_loop_copies_the_store(buffer, step):
     """Compiled, never run: no operation but a parameter or an update in place has the size of the store."""

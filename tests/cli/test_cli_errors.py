@@ -60,7 +60,7 @@ Give the field another name.
                      "invalid choice 'dot' for argument '--format'"),
     "no environment": (["train", f"{TINY}:Tiny"], "--env ENV"),
     "unknown environment": (["train", f"{TINY}:Tiny", "--env", "CartPoll-v1"],
-                            "EnvError: There is no environment 'CartPoll-v1'.\nThe nearest that are known: CartPole-v1"),
+                            "EnvError: There is no environment 'CartPoll-v1'.\nThe nearest that are known: CartPole"),
     "a word too many": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "more"], "Unrecognized options: more"),
     "no episodes": (["eval", "run", "--episodes", "0"], "UsageError: --episodes is 0.\nIt must be 1 or more.\n"),
 }

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+NORMALISED = ("--normalise", "--shards", "2")
+
 
 def evaluate(msrl, *args) -> dict:
     code, out, err = msrl("eval", *args, "--json")
@@ -12,8 +14,8 @@ def evaluate(msrl, *args) -> dict:
     return json.loads(out.splitlines()[-1])
 
 
-@pytest.mark.parametrize("env", ["CartPole-v1", "gymnasium:CartPole-v1"])
-@pytest.mark.parametrize("flags", [(), ("--normalise", "--shards", "2")], ids=["plain", "normalised"])
+@pytest.mark.parametrize("env, flags", [("CartPole-v1", ()), ("CartPole-v1", NORMALISED),
+                                        ("gymnasium:CartPole-v1", NORMALISED)])
 def test_it_returns_what_training_did_at_its_end(msrl, train, env, flags):
     trained = train("--run-dir", "run", *flags, env=env)
     played = evaluate(msrl, "run", "--episodes", "5")
@@ -103,3 +105,10 @@ def test_an_algorithm_that_has_changed(msrl, train):
     code, _, err = msrl("eval", "run")
     assert code == 2
     assert err.splitlines()[0].startswith("UsageError: run was made with other settings than ")
+
+
+def test_several_agents_elsewhere(msrl, train):
+    train("--run-dir", "run", "--normalise", env="simple_spread")
+    played = evaluate(msrl, "run", "--episodes", "4", "--env", "pettingzoo:mpe2.simple_spread_v3")
+    assert played["env_id"] == "pettingzoo:mpe2.simple_spread_v3"
+    assert played["eval_length_mean"] == 25

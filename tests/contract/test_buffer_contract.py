@@ -241,7 +241,8 @@ def test_sampling_an_empty_device_store_gives_zeros(name):
 def test_auto_follows_the_environment(name, env_traceable, rollout, others):
     auto = BUFFERS[name]("auto")
     assert auto.traceable
-    assert_same(filled(auto), filled(BUFFERS[name]("device")))
+    assert_same(auto.init(numbered(0, B)), BUFFERS[name]("device").init(numbered(0, B)))
+    assert all(isinstance(x, jax.Array) for x in jax.tree.leaves(auto.init(numbered(0, B))))
     chosen = auto.for_env(env_traceable)
     assert chosen.traceable == (rollout if name == "rollout" else others)
     assert chosen == BUFFERS[name]("device" if chosen.traceable else "host")

@@ -14,13 +14,20 @@ from msrl.frontend.lower import lower
 from msrl.ir.text import parse, show
 from msrl.ir.verify import verify
 
-ENVIRONMENTS = {"ppo": "CartPole-v1", "dqn": "CartPole-v1", "sac": "Pendulum-v1", "mappo": "simple_spread"}
+# Sizes are given, so that tuning an algorithm's defaults does not change its graph.
+SETUPS = {
+    "ppo": ("CartPole-v1", dict(total_steps=4096, num_envs=8, rollout=64)),
+    "dqn": ("CartPole-v1", dict(total_steps=4096, num_envs=8, warmup=256, batch_size=32)),
+    "sac": ("Pendulum-v1", dict(total_steps=4096, num_envs=8, warmup=256, batch_size=32)),
+    "mappo": ("simple_spread", dict(total_steps=4096, num_envs=8, rollout=64)),
+}
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
 def test_graph(name, update_golden):
     cls = load(name)
-    trainer = cls(cls.Config(), envs.make(ENVIRONMENTS[name]).spec)
+    env, sizes = SETUPS[name]
+    trainer = cls(cls.Config(**sizes), envs.make(env).spec)
     graph = lower(trainer, tuple(trainer.buffers()), tuple(trainer.components()))
     verify(graph)
     assert parse(show(graph)) == graph

@@ -114,3 +114,31 @@ def test_looks_through_nested_loops():
 def test_a_value_that_nobody_reads_is_not_kept():
     graph = nodes("step.1 | $env.2 = env.step() | $env.1\n results $env.2")
     assert simplify(graph) == nodes("| $env.2 = env.step() | $env.1\n results $env.2")
+
+
+def test_a_loop_that_surely_makes_a_value_is_cut_off_from_what_was_before():
+    graph = nodes("""
+        x.1 = pure "None" in train
+        for i.1 in 0, 3, 1 {
+          carry x.2 = x.1 next x.5 out x.6
+          carry $env.2 = $env.1 next $env.5 out $env.6
+          for j.1 in 0, 3, 1 {
+            carry x.3 = x.2 next x.4 out x.5
+            carry $env.3 = $env.2 next $env.4 out $env.5
+            x.4 | $env.4 = env.step() | $env.3
+          }
+        }
+        | $env.7 = env.step(x.6) | $env.6
+        results $env.7""")
+    assert simplify(graph) == nodes("""
+        for i.1 in 0, 3, 1 {
+          carry - = - next x.5 out x.6
+          carry $env.2 = $env.1 next $env.5 out $env.6
+          for j.1 in 0, 3, 1 {
+            carry - = - next x.4 out x.5
+            carry $env.3 = $env.2 next $env.4 out $env.5
+            x.4 | $env.4 = env.step() | $env.3
+          }
+        }
+        | $env.7 = env.step(x.6) | $env.6
+        results $env.7""")

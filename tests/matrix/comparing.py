@@ -35,7 +35,7 @@ def check(trainer: type, env: Any, *, tolerance: float = 0.0, fast: bool = True,
         assert_same(eager.resources, other.resources)
     if fast:
         found, sums = run_fast(program)
-        assert_same(for_fast(eager.resources, program.world.shards), for_fast(found, 1), tolerance)
+        assert_same(stacked_like(found, eager.resources), without_metrics(found), tolerance)
         assert_close_sums(sum_up(eager.reports), sums, tolerance)
     return eager
 
@@ -61,8 +61,8 @@ def run_fast(program: Program) -> tuple[dict[str, Any], dict[str, tuple[float, i
         last = dict(found)
         for total, count in last["$metrics"].values():
             for name, value in total.items():
-                sums[name][0] += float(value)
-                sums[name][1] += int(count)
+                sums[name][0] += float(np.sum(value))
+                sums[name][1] += int(np.sum(count))
     return last, {name: (total, count) for name, (total, count) in sums.items() if count}
 
 
@@ -78,16 +78,18 @@ def assert_close_sums(wanted: dict[str, tuple[float, int]], found: dict[str, tup
         np.testing.assert_allclose(found[name][0], total, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
-def for_fast(resources: dict[str, Any], shards: int) -> dict[str, Any]:
-    """Resources in the form in which fast execution leaves them: shards stacked; metrics apart."""
-    out = {}
-    for name, value in resources.items():
-        if name == "$metrics":
-            continue
-        if isinstance(value, tuple) and len(value) == shards and all(isinstance(x, type(value[0])) for x in value):
-            value = value[0] if shards == 1 else jax.tree.map(lambda *xs: np.stack([plain(x) for x in xs]), *value)
-        out[name] = value
+def stacked_like(found: dict[str, Any], resources: dict[str, Any]) -> dict[str, Any]:
+    """Resources in the form in which fast execution leaves them: the shards of what was compiled are stacked."""
+    out = without_metrics(resources)
+    for name, value in out.items():
+        if isinstance(value, tuple) and not isinstance(found[name], tuple):
+            whole = jax.tree.map(lambda *xs: np.stack([plain(x) for x in xs]), *value)
+            out[name] = value[0] if len(value) == 1 else whole
     return out
+
+
+def without_metrics(resources: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in resources.items() if name != "$metrics"}
 
 
 def plain(leaf: Any) -> np.ndarray:

@@ -2,9 +2,11 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 
 from msrl.api import Record
+from msrl.buffers import PrioritisedReplay, Replay, Rollout
 from tests.matrix.toys import Whole
 
 TABLE = (0.9, 0.5, 0.1)
@@ -269,6 +271,137 @@ class Ends(Whole):
         msrl.report(after=batch.at.sum() + i, between=3)
 
 
+class Prioritised(Whole):
+    """A buffer with a method of its own, called by name; a nested structure as a field."""
+
+    def buffers(self):
+        return {"replay": PrioritisedReplay(capacity=16, batch_size=4)}
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        for i in range(5):
+            step = msrl.env_step(msrl.agent_act(obs).action)
+            msrl.replay_buffer_insert(obs=obs, after={"obs": step.final_obs, "done": step.done})
+            obs = step.obs
+            if i > 1:
+                batch = msrl.replay_buffer_sample()
+                msrl.call("replay", "update", batch.index, batch.obs[:, 0] + 1)
+                msrl.report(total=batch.after["obs"].sum(), index=batch.index.sum())
+
+
+class Logic(Whole):
+    """`not`, `and`, `or`, conditional expressions and chained comparisons of computed numbers."""
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        steps, done, ends = 0, False, 0
+        while (not done and steps < 9) or steps < 3:
+            step = msrl.env_step(msrl.agent_act(obs).action)
+            obs, done = step.obs, step.done.any()
+            ends = ends + 1 if done and steps >= 1 else ends
+            steps += 1
+            low = 2 < obs.sum() < 20
+            if not (low or steps == 4) and steps >= 0:
+                msrl.report(high=obs.sum())
+            msrl.report(low=low, both=(steps > 2) and low, number=steps % 3 or 5)
+        msrl.report(steps=steps, ends=ends)
+
+
+class Early(Whole):
+    """A sample that stands before the insert; what is learnt from it is carried."""
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        out = {"total": 0, "learnt": 0}
+        for i in range(3):
+            if i > 0:
+                batch = msrl.replay_buffer_sample("replay")
+                out = msrl.agent_learn(batch)
+                out = msrl.agent_learn(batch, out["total"], i)
+            act = msrl.agent_act(obs)
+            step = msrl.env_step(act.action)
+            msrl.replay_buffer_insert("replay", obs=obs, more=(act, step.reward))
+            obs = step.obs
+            msrl.report(out)
+
+
+class Names(Whole):
+    """Indices used twice, changed and read later; names that the compiler uses itself, and those of builtins."""
+
+    def train(self, msrl):
+        t, parts, going, condition, results, merge = msrl.env_reset(), 1, 0, 2, 3, 4
+        for i in range(3):
+            for i in range(2, 4):
+                parts += i
+            parts += 10 * i
+            i = i + 10
+            msrl.report(i=i)
+        while going < 3:
+            going += 1
+            (condition, results), merge = msrl.call("tally", "parts", 5)
+        len, max = 3, t.sum()
+        msrl.report(i=i, max=max, parts=parts, going=going, condition=condition + len, results=results, merge=merge)
+
+
+class Types(Whole):
+    """Numbers that are int on some passes and float on others; None before a loop; bool beside int; random keys."""
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        step, n, key = None, 0, jax.random.key(3)
+        for i in range(5):
+            rate = max(0, 1 - i / 2)
+            other = 0.5**i if i else 1
+            step = msrl.env_step(msrl.agent_act(obs, rate, other).action)
+            obs = step.obs
+            n += step.done.any()
+            key, mine = jax.random.split(key)
+            msrl.report(n=n, key=jax.random.key_data(mine)[0] % 99, rate=rate * 2)
+        msrl.report(last=step.reward.sum())
+
+
+class Deep(Whole):
+    """Loops in branches in loops in helpers, with results of several parts."""
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        for i in range(3):
+            if i % 2 == 0:
+                obs, n, (a, b) = self.walk(msrl, obs, i)
+            else:
+                n, a, b = 0, i, 2
+                for j in range(i - 1, 2):
+                    b = b + j
+            msrl.report(n=n, a=a, b=b)
+
+    def walk(self, msrl, obs, i):
+        n = 0
+        while n < 4:
+            if n != 1 or obs.sum() > 20:
+                obs = msrl.env_step(msrl.agent_act(obs).action).obs
+            n += 1 + obs[0, 1] % 2
+        return obs, n, (i, 2)
+
+
+class Stores(Whole):
+    """Three buffers, one of them filled on one branch only."""
+
+    def buffers(self):
+        return {"a": Rollout(length=2), "b": Rollout(length=2), "c": Replay(capacity=9, batch_size=3)}
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        for _ in range(3):
+            for j in range(2):
+                obs = msrl.env_step(msrl.agent_act(obs).action).obs
+                msrl.replay_buffer_insert("a", obs=obs)
+                msrl.replay_buffer_insert("b", obs=obs + j)
+                if obs.sum() % 2 == 0:
+                    msrl.replay_buffer_insert("c", obs=obs.astype(jnp.uint8))
+            apart = msrl.replay_buffer_sample("a").obs - msrl.replay_buffer_sample("b").obs
+            msrl.report(apart=apart.sum(), c=msrl.replay_buffer_sample("c").obs.sum())
+
+
 LOOPS = {cls.__name__: cls for cls in (
     Plain, Schedules, While, Branches, Counters, Rows, TwoBuffers, Helpers, Components, Nothing, Trees, Downwards,
-    Ends)}
+    Ends, Prioritised, Logic, Early, Names, Types, Deep, Stores)}

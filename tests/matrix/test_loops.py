@@ -2,9 +2,16 @@
 
 import pytest
 
+from msrl.backends import inline
 from tests.matrix.comparing import check
 from tests.matrix.loops import LOOPS
 from tests.matrix.toys import Corridor, HostCorridor
+
+
+@pytest.fixture(autouse=True)
+def uneven_chunks(monkeypatch):
+    """Lets the host look so seldom that chunks are of several passes, and the last one of fewer."""
+    monkeypatch.setattr(inline, "LOOKS", 2)
 
 
 @pytest.mark.parametrize("name", LOOPS)
@@ -18,7 +25,7 @@ def test_other_numbers_of_shards(name, shards):
     check(LOOPS[name], Corridor(), shards=shards)
 
 
-@pytest.mark.parametrize("name", ["Plain", "Schedules", "While", "Branches", "Rows", "Trees"])
+@pytest.mark.parametrize("name", ["Plain", "Schedules", "While", "Branches", "Rows", "Deep", "Stores", "Types"])
 def test_environment_on_the_host(name):
     check(LOOPS[name], HostCorridor(), shards=2)
 

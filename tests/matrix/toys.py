@@ -5,7 +5,6 @@ integers, so that no sum depends on its order.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,25 +26,33 @@ from msrl.api import (
     Trainer,
 )
 from msrl.buffers import Replay, Rollout
-from msrl.envs.jax_env import JaxEnv
 
 SPEC = EnvSpec("corridor", Box((2,), 0, 99, "int32"), Discrete(3), max_episode_steps=7)
 
 
-class Corridor(JaxEnv):
+def draw(key: jax.Array, shape: tuple[int, ...], most: int) -> jax.Array:
+    """Whole numbers below `most`, straight from the key's bits: jax.random takes long to compile."""
+    bits = jax.random.key_data(key)[1] + jnp.uint32(40503) * jnp.arange(np.prod(shape, dtype=int), dtype=jnp.uint32)
+    return ((bits >> 7) % most).astype(jnp.int32).reshape(shape)
+
+
+class Corridor(Env):
     """Observes (place, luck). An action moves by 0 to 2 places; place 9 is the end."""
 
     spec = SPEC
 
-    def reset_one(self, key):
-        return jax.random.randint(key, (2,), 0, 4)
+    def init(self, key, num_envs):
+        return jnp.zeros((num_envs, 2), jnp.int32)
 
-    def observe(self, state):
-        return state
+    def reset(self, state, key):
+        state = draw(key, state.shape, 4)
+        return state, state
 
-    def step_one(self, state, action, key):
-        state = jnp.stack([state[0] + action, jax.random.randint(key, (), 0, 5)])
-        return state, state.sum(), state[0] >= 9
+    def step(self, state, action, key):
+        final = jnp.stack([state[:, 0] + action, draw(key, action.shape, 5)], 1)  # (B, 2)
+        done = final[:, 0] >= 9
+        state = jnp.where(done[:, None], draw(key, state.shape, 4), final)
+        return state, Step(state, final.sum(1).astype(jnp.float32), done, jnp.zeros_like(done), final)
 
 
 class HostCorridor(Env):
@@ -74,11 +81,10 @@ class HostCorridor(Env):
 
 class WholeActor(Actor):
     def act(self, weights, key, obs, *extra):
-        noise = jax.random.randint(key, obs.shape[:1], 0, 2)
+        noise = draw(key, obs.shape[:1], 2)
         action = (obs.sum(-1) + weights["w"].sum() + noise) % 3
         for each in extra:
-            drawn = jax.random.uniform(jax.random.fold_in(key, 7), obs.shape[:1])
-            action = jnp.where(drawn < each, action, 0)
+            action = jnp.where(draw(key, obs.shape[:1], 64) < 64 * each, action, 0)
         return Record(action=action.astype(jnp.int32), noise=noise)
 
     def exploit(self, weights, key, obs):
@@ -87,11 +93,11 @@ class WholeActor(Actor):
 
 class WholeLearner(Learner):
     def init(self, key):
-        return LearnerState({"w": jax.random.randint(key, (2,), 0, 5)}, {"learnt": jnp.int32(0)})
+        return LearnerState({"w": draw(key, (2,), 5)}, {"learnt": jnp.int32(0)})
 
     def learn(self, state, key, batch, *extra):
         leaves = [leaf.astype(jnp.int32).sum() for leaf in jax.tree.leaves((batch, extra))]
-        total = sum(leaves) % 1000 + jax.random.randint(key, (), 0, 3)
+        total = sum(leaves) % 1000 + draw(key, (), 3)
         learnt = state.opt["learnt"] + 1
         params = {"w": (state.params["w"] * 3 + total) % 97}
         return LearnerState(params, {"learnt": learnt}), {"total": total, "learnt": learnt}
@@ -108,7 +114,7 @@ class Tally(Component):
         return state, state
 
     def draw(self, state, key):
-        return state, jax.random.randint(key, (), 1, 5)
+        return state, 1 + draw(key, (), 4)
 
     def parts(self, state, key, x):
         return state + 1, ((state, x), state + 2)
@@ -197,7 +203,3 @@ class Linear(Trainer):
 
     def buffers(self):
         return {"rollout": Rollout(length=self.config.rollout)}
-
-
-def whole(tree: Any) -> Any:
-    return jax.tree.map(np.asarray, tree)

@@ -1,0 +1,65 @@
+"""What people see of a run."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from msrl.runtime import display
+from msrl.runtime.display import ConsoleDisplay, State, clock
+from msrl.runtime.files import dumps, write
+
+
+def state(steps: int) -> State:
+    return State(steps, total=1000, seeds=2, seconds=steps / 50, episode_return=12.34, loss=0.5)
+
+
+def test_plain_lines_come_with_every_tenth(monkeypatch):
+    monkeypatch.setattr(display.time, "monotonic", lambda: 0.0)
+    out = io.StringIO()
+    shown = ConsoleDisplay(Console(file=out))
+    shown.begin(1000)
+    for steps in (10, 20, 99, 100, 101, 350, 360, 1000):
+        shown.update(state(steps))
+    shown.end()
+    assert [line.split()[0] for line in out.getvalue().splitlines()] == ["10", "100", "350", "1,000"]
+    assert out.getvalue().splitlines()[0] == "10 of 1,000 steps (1%) | 100 steps/s | return 12.3 | loss 0.5 | 0:20 left"
+
+
+def test_plain_lines_come_after_some_seconds(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(display.time, "monotonic", lambda: now[0])
+    out = io.StringIO()
+    shown = ConsoleDisplay(Console(file=out))
+    shown.begin(1000)
+    for steps in range(1, 13):
+        shown.update(state(steps))
+        now[0] += 1.0
+    assert [line.split()[0] for line in out.getvalue().splitlines()] == ["1", "6", "11"]
+
+
+def test_a_terminal_shows_one_line_that_goes_away():
+    out = io.StringIO()
+    shown = ConsoleDisplay(Console(file=out, force_terminal=True, width=120))
+    shown.begin(1000)
+    shown.update(state(500))
+    shown.end()
+    assert "500 of 1,000 steps (50%)" in out.getvalue()
+    assert out.getvalue().endswith("\x1b[1A\x1b[2K")  # back up, and cleared
+
+
+@pytest.mark.parametrize("seconds, shown", [(0, "0:00"), (61.4, "1:01"), (3725, "1:02:05")])
+def test_clock(seconds, shown):
+    assert clock(seconds) == shown
+
+
+def test_json_has_no_numbers_that_json_has_not():
+    assert dumps({"a": float("nan"), "b": [float("inf"), 1.5, (2,)]}) == '{"a": null, "b": [null, 1.5, [2]]}'
+
+
+def test_a_file_is_complete_or_absent(tmp_path, monkeypatch):
+    write(tmp_path / "f", b"old")
+    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write(tmp_path / "f", b"new")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("f", b"old")]
