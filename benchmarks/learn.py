@@ -50,7 +50,7 @@ TASKS = {
     "ppo-cartpole": Task("ppo", "CartPole-v1", 475, 300_000),
     "ppo-acrobot": Task("ppo", "Acrobot-v1", -100, 1_000_000),
     "ppo-halfcheetah": Task("ppo", "envpool:HalfCheetah-v4", 1500, 1_000_000, dict(
-        num_envs=64, rollout=64, epochs=10, minibatches=16, learning_rate=3e-4, entropy_coef=0.0,
+        num_envs=64, rollout=64, epochs=10, minibatches=16, learning_rate=3e-4, gae_lambda=0.95, entropy_coef=0.0,
         normalise_obs=True, normalise_reward=True)),
     "dqn-cartpole": Task("dqn", "CartPole-v1", 475, 200_000),
     "sac-pendulum": Task("sac", "Pendulum-v1", -200, 40_000),

@@ -1,7 +1,7 @@
-"""Keeping what was learnt, and playing it later from a run folder (`load_players`).
+"""Playing later what was learnt: `snapshot` takes from a program what is worth keeping, `load_players` plays it.
 
-What is kept of a run is the parameters, the weights that actors need, and what the environment's wrappers have learnt,
-such as a normaliser's statistics. The same seed and number of episodes give the same returns both ways.
+What is kept is the parameters, the weights that actors need, and what the environment's wrappers have learnt, such as a
+normaliser's statistics. The same seed and number of episodes give the same returns as `Program.evaluate` gave.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from msrl import algorithms, envs
-from msrl.api import Actor, Env, EnvSpec, Space
-from msrl.engines.evaluation import Episodes, evaluate, evaluation_key
+from msrl.api import Env, EnvSpec, Space
+from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
 from msrl.envs.wrappers import EpisodeStats, Wrapped, Wrapper
 from msrl.errors import EnvError, UsageError
 from msrl.pipeline import Program
@@ -69,11 +69,11 @@ class Player:
 
     seed: int
     env: Env  # frozen
-    actor: Actor
     weights: Any
+    evaluator: Evaluator  # one for all seeds
 
     def play(self, episodes: int) -> Episodes:
-        return evaluate(self.env, self.actor, self.weights, evaluation_key(self.seed), episodes)
+        return self.evaluator(self.env, self.weights, evaluation_key(self.seed), episodes)
 
 
 def load_players(path: Path, env: str | None = None) -> list[Player]:
@@ -96,12 +96,11 @@ def load_players(path: Path, env: str | None = None) -> list[Player]:
     form = _form(wrapped, settings.num_envs // settings.shards)
     like = {"weights": jax.eval_shape(lambda key: agent.learner.weights(agent.learner.init(key)), jax.random.key(0)),
             "env": [form] * settings.shards}
-    players = []
+    players, evaluator = [], Evaluator(agent.actor)
     for seed in seeds:
         kept = weights.load(path / "weights" / str(seed), like)
         frozen = wrapped.frozen([recalled(wrapped, one) for one in kept["env"]])
-        shared = players[0].env if players and not jax.tree.leaves(form) else frozen
-        players.append(Player(seed, shared, agent.actor, kept["weights"]))
+        players.append(Player(seed, frozen, kept["weights"], evaluator))
     return players
 
 

@@ -113,6 +113,14 @@ class Run:
             if self.done:
                 return
             raise Stopped
+        try:
+            self.whole(program)
+        finally:
+            program.evaluator.settle()
+
+    def whole(self, program: Program) -> None:
+        """Training, then keeping, then evaluating, so that whoever grows impatient loses no weights."""
+        job, seed, seeds = self.job, program.seed, program.seeds
         self.announce(program)
         self.display.begin(job.config.total_steps)
         self.train(program)
@@ -120,7 +128,8 @@ class Run:
         kept = snapshot(program)
         self.keep(seed, kept)
         self.env_steps += program.env_steps * seeds
-        judged = [] if self.stopped or self.stop() else program.evaluate(job.eval_episodes)
+        self.stopped = self.stopped or self.stop()
+        judged = [] if self.stopped else program.evaluate(job.eval_episodes)
         for number, one in enumerate(kept):
             self.params.append(one["params"])
             self.done.append({"seed": seed + number, "env_steps": program.env_steps,
@@ -153,8 +162,6 @@ class Run:
                 break
             if update.env_steps == last and not update.metrics and not update.episodes:
                 continue  # the last look, at what is known already
-            if not updates:
-                program.prepare_evaluation(self.job.eval_episodes)
             last, updates = update.env_steps, updates + 1
             self.curve.append(update)
             latest = update.episode_return if update.episode_return is not None else latest
@@ -165,6 +172,8 @@ class Run:
             if self.stop():
                 self.stopped = True
                 break
+            if updates == 1:
+                program.prepare_evaluation(self.job.eval_episodes)
         running.close()
         self.compile_seconds += program.compile_seconds
         self.train_seconds += spent - program.backend.compile_seconds

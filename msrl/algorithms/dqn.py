@@ -45,7 +45,7 @@ class DQNConfig(Config):
     """Whether the network is split into a state's value and the actions' advantages."""
     hidden: tuple[int, ...] = (128, 128)
     """Widths of the hidden layers."""
-    learning_rate: float = 5e-4
+    learning_rate: float = 1e-3
     """Step size of Adam."""
     gamma: float = 0.99
     """Discount per step."""

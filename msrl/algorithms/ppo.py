@@ -37,11 +37,11 @@ class PPOConfig(Config):
     """Widths of the hidden layers, in both networks."""
     learning_rate: float = 2.5e-3
     """Step size of Adam. High, because a minibatch is large; with fewer environments, take less."""
-    anneal: bool = False
+    anneal: bool = True
     """Whether the learning rate falls to 0 over the training."""
     gamma: float = 0.99
     """Discount per step."""
-    gae_lambda: float = 0.95
+    gae_lambda: float = 0.98
     """How far advantages look ahead: 0 is one step, 1 the whole episode."""
     clip: float = 0.2
     """How far an action's probability may move, as a ratio, before it earns nothing more."""

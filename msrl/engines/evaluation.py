@@ -41,12 +41,16 @@ class Evaluator:
             self._preparing = threading.Thread(target=self._compile, args=(env, shapes, episodes), daemon=True)
             self._preparing.start()
 
-    def __call__(self, env: Env, weights: Any, key: jax.Array, episodes: int) -> Episodes:
-        if not env.traceable:
-            return self._on_host(env, weights, key, episodes)
+    def settle(self) -> None:
+        """Waits for what is being prepared: a process must not end amid a compilation."""
         if self._preparing:
             self._preparing.join()
             self._preparing = None
+
+    def __call__(self, env: Env, weights: Any, key: jax.Array, episodes: int) -> Episodes:
+        if not env.traceable:
+            return self._on_host(env, weights, key, episodes)
+        self.settle()
         if self._play is None or self._play[0] != episodes:
             self._compile(env, weights, episodes)
         begin, play = jax.random.split(key)

@@ -3,15 +3,14 @@
 import io
 from typing import Any
 
+from msrl.runtime.preload import late
+
 SERIES = (("episode_return", "episodes while training", "-"), ("eval_return_mean", "evaluation", "o"))
 
 
 def draw(rows: list[dict[str, Any]], title: str) -> bytes:
     """Return against environment steps; one line per seed where seeds were trained one after another."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # over a second, so as late as can be
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.3), layout="constrained")
+    figure = late("matplotlib.figure").Figure(figsize=(7, 4.3), layout="constrained")
     axes = figure.add_subplot()
     seeds = list(dict.fromkeys(row.get("seed") for row in rows))
     for seed in seeds:
@@ -26,5 +25,5 @@ def draw(rows: list[dict[str, Any]], title: str) -> bytes:
     if axes.get_legend_handles_labels()[0]:
         axes.legend()
     picture = io.BytesIO()
-    FigureCanvasAgg(figure).print_png(picture)
+    late("matplotlib.backends.backend_agg").FigureCanvasAgg(figure).print_png(picture)
     return picture.getvalue()

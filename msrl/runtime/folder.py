@@ -21,6 +21,7 @@ from typing import Any
 from msrl.errors import UsageError
 from msrl.runtime import curve, weights
 from msrl.runtime.files import dumps, write
+from msrl.runtime.preload import late
 
 RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
 
@@ -117,9 +118,7 @@ class RunFolder:
 
     def _board(self, name: str) -> Any:
         if name not in self._boards:
-            from tensorboardX import SummaryWriter  # takes a third of a second, and only runs with a folder need it
-
-            self._boards[name] = SummaryWriter(str(self.path / "tensorboard" / name))
+            self._boards[name] = late("tensorboardX").SummaryWriter(str(self.path / "tensorboard" / name))
         return self._boards[name]
 
 

@@ -1,16 +1,24 @@
-"""Imports what the end of a run needs while its beginning waits for the compiler, which leaves Python to others.
+"""What takes long to import, and is needed late: drawing, saving, TensorBoard.
 
-Drawing and saving take two seconds to import, and nobody needs them before the first update.
+`late` imports a module when it is used. `Preload` imports them all in the background while a run waits for the
+compiler, which leaves Python to others; without it the end of a run would wait two seconds more.
 """
 
 import importlib
 import threading
+from typing import Any
 
 MODULES = ("tensorboardX", "matplotlib.backends.backend_agg", "matplotlib.figure", "orbax.checkpoint")
 
 
+def late(name: str) -> Any:
+    """One of MODULES."""
+    assert name in MODULES, name
+    return importlib.import_module(name)
+
+
 class Preload:
-    """`with Preload():` imports in the background, and waits at the end, as no process should end amid an import."""
+    """`with Preload():` waits at its end, as no process should end amid an import."""
 
     def __init__(self, wanted: bool = True):
         self.thread = threading.Thread(target=self._load, name="msrl-preload", daemon=True) if wanted else None
@@ -26,4 +34,4 @@ class Preload:
     @staticmethod
     def _load() -> None:
         for name in MODULES:
-            importlib.import_module(name)
+            late(name)

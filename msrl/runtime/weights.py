@@ -12,11 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from msrl.errors import UsageError
+from msrl.runtime.preload import late
 
 
 def save(folder: Path, tree: Any) -> None:
-    import orbax.checkpoint as ocp  # takes a second, which a run need not wait for until its end
-
     nested: dict[str, Any] = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         array = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
@@ -26,15 +25,13 @@ def save(folder: Path, tree: Any) -> None:
             for name in outer:
                 inner = inner.setdefault(name, {})
             inner[last] = array
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+    with _checkpointer() as checkpointer:
         checkpointer.save(folder.absolute(), nested)
 
 
 def load(folder: Path, like: Any) -> Any:
     """The tree that was saved, in the form of `like`: arrays or ShapeDtypeStructs."""
-    import orbax.checkpoint as ocp
-
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
+    with _checkpointer() as checkpointer:
         nested = checkpointer.restore(folder.absolute())
 
     def find(path: tuple, leaf: Any) -> Any:
@@ -54,6 +51,11 @@ def load(folder: Path, like: Any) -> Any:
         return jax.random.wrap_key_data(jnp.asarray(found)) if _is_key(leaf) else found
 
     return jax.tree_util.tree_map_with_path(find, like)
+
+
+def _checkpointer() -> Any:
+    ocp = late("orbax.checkpoint")
+    return ocp.Checkpointer(ocp.StandardCheckpointHandler())
 
 
 def _is_key(leaf: Any) -> bool:

@@ -1,5 +1,6 @@
 """The networks of the algorithms once more, in NumPy and double precision, and small specs to try them on."""
 
+import jax
 import numpy as np
 
 from msrl.api import Box, Discrete, EnvSpec, MultiDiscrete
@@ -9,6 +10,22 @@ DISCRETE = EnvSpec("toy", VECTOR, Discrete(4))
 MULTI = EnvSpec("toy", VECTOR, MultiDiscrete((3, 2)))
 CONTINUOUS = EnvSpec("toy", VECTOR, Box((2,), -1.0, 1.0))
 TEAM = EnvSpec("toy", VECTOR, Discrete(4), agents=("a", "b"))
+
+
+def some_state(agent, spread=0.4):
+    """A learner's state with parameters (and targets) drawn at random, and everything else at zero. Heads that begin
+    with a gain of 0.01 would hide mistakes, and this compiles nothing."""
+    rng = np.random.default_rng(0)
+
+    def draw(x):
+        return np.float32(rng.normal(size=x.shape) * spread) if x.dtype == np.float32 else zero(x)
+
+    def zero(x):
+        return np.zeros(x.shape, x.dtype)
+
+    shapes = jax.eval_shape(agent.learner.init, jax.random.key(0))
+    return shapes.replace(params=jax.tree.map(draw, shapes.params), opt=jax.tree.map(zero, shapes.opt),
+                          extra=jax.tree.map(draw, shapes.extra))
 
 
 def layers(params):

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from plain_nets import DISCRETE, forward, relu
+from plain_nets import DISCRETE, forward, relu, some_state
 
 from msrl.algorithms.dqn import DQN, DQNConfig
 from msrl.api import Record
@@ -21,9 +21,7 @@ def batch():
 
 def make(**fields):
     agent = DQN(DQNConfig(hidden=(8, 5), batch_size=M, **fields), DISCRETE).agent()
-    state = jax.jit(agent.learner.init)(jax.random.key(0))
-    target = jax.tree.map(lambda x: x + 0.3 * np.float32(rng.normal(size=x.shape)), state.params)
-    return agent, state.replace(extra={**state.extra, "target": target})
+    return agent, some_state(agent)
 
 
 @pytest.mark.parametrize("double", [True, False])

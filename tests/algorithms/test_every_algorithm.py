@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from plain_nets import CONTINUOUS, DISCRETE, MULTI, TEAM
+from plain_nets import CONTINUOUS, DISCRETE, MULTI, TEAM, some_state
 
 from msrl.algorithms import ALGORITHMS, load
 from msrl.api import Box, Discrete, EnvSpec, MultiDiscrete, Record
@@ -87,8 +87,8 @@ def test_the_best_action_is_found(case):
         batch = one_step(name, agent, spec, agent.learner.weights(state), act, reward)
         return agent.learner.learn(state, learn, batch)
 
-    state = jax.jit(agent.learner.init)(jax.random.key(0))
-    count = 150 if name == "sac" else 60
+    state = some_state(agent, spread=0.1)
+    count = 400 if name == "sac" else 60
     state, _ = jax.jit(lambda s, k: jax.lax.scan(step, s, k))(state, jax.random.split(jax.random.key(1), count))
     obs = jnp.ones(spec.batch(spec.observation, 1))
     action = agent.actor.exploit(agent.learner.weights(state), jax.random.key(0), obs).action

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from plain_nets import TEAM, forward, log_softmax
+from plain_nets import TEAM, forward, log_softmax, some_state
 
 from msrl.algorithms.mappo import MAPPO, MAPPOConfig
 from msrl.api import Record
@@ -14,9 +14,7 @@ T, B, N = 5, 3, 2
 
 def make(**fields):
     agent = MAPPO(MAPPOConfig(hidden=(8, 6), epochs=1, minibatches=3, **fields), TEAM).agent()
-    state = jax.jit(agent.learner.init)(jax.random.key(0))
-    return agent, state.replace(params=jax.tree.map(lambda x: x + 0.3 * np.float32(rng.normal(size=x.shape)),
-                                                    state.params))
+    return agent, some_state(agent)
 
 
 def rollout():

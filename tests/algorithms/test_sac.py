@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from plain_nets import CONTINUOUS, forward, relu
+from plain_nets import CONTINUOUS, forward, relu, some_state
 
 from msrl.algorithms.sac import SAC, SACConfig, actor_loss, alpha_loss, critic_loss
 from msrl.api import Record
@@ -17,12 +17,12 @@ CONFIG = SACConfig(hidden=(8, 5), batch_size=M)
 @pytest.fixture(scope="module")
 def world():
     agent = SAC(CONFIG, CONTINUOUS).agent()
-    state = jax.jit(agent.learner.init)(jax.random.key(0))
-    target = jax.tree.map(lambda x: x + 0.3 * np.float32(rng.normal(size=x.shape)), state.params["critic"])
+    state = some_state(agent)
+    state.params["log_alpha"] *= 0
     obs, next_obs = np.float32(rng.normal(size=(2, M, 3)))
     batch = Record(obs=obs, action=np.float32(rng.uniform(-1, 1, (M, 2))), reward=np.float32(rng.normal(size=M)),
                    terminated=rng.random(M) < 0.3, next_obs=next_obs)
-    return agent, state.replace(extra={"target": target}), batch
+    return agent, state, batch
 
 
 def q_values(variables, obs, action):

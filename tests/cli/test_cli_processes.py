@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import TINY
 
 ROOT = Path(__file__).parents[2]
-LONG = ("train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--total-steps", "2000000000", "--run-dir", "run", "--json")
+LONG = ("train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--total-steps", "40000000", "--run-dir", "run", "--json")
 
 
 def start(folder: Path, *args: str, **variables: str) -> subprocess.Popen:
@@ -52,7 +52,7 @@ def test_a_signal_ends_a_run_well(tmp_path, number):
 
 def test_a_second_signal_ends_it_at_once(tmp_path):
     """A chunk of this run takes minutes, so the first signal alone would be waited for."""
-    process = start(tmp_path, *LONG, "--steps", "1000000", "--num-envs", "1000")
+    process = start(tmp_path, *LONG, "--total-steps", "2000000000", "--steps", "1000000", "--num-envs", "1000")
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("engine"):

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import msrl as package
-from msrl.running import interquartile_mean
+from msrl.jobs import prepare
+from msrl.running import interquartile_mean, run
+from msrl.runtime.display import Display
 from tests.cli.conftest import TINY
 
 KEYS = {"algorithm", "env", "distribution", "backend", "seed", "env_steps", "compile_seconds", "train_seconds",
@@ -123,7 +125,16 @@ def test_a_failure_leaves_what_was_reached(msrl):
     code, out, err = msrl("train", f"{TINY}:Failing", "--env", "CartPole-v1", "--run-dir", "run", "--json",
                           "--total-steps", "640")
     assert (code, out) == (1, "")
-    assert err.endswith("RunError: The bomb went off.\nIt was asked three times.\n")
+    line = TINY.read_text().splitlines().index('            msrl.report(tick=msrl.call("bomb", "tick"))') + 1
+    assert err.endswith(f"""
+RunError: The bomb went off.
+
+  {TINY}:{line}
+{line:>5} | msrl.report(tick=msrl.call("bomb", "tick"))
+                         ^^^^^^^^^^^^^^^^^^^^^^^^^
+
+It was asked three times.
+""")
     folder = Path("run")
     assert json.loads((folder / "config.json").read_text())["status"] == "failed"
     assert [row["env_steps"] for row in rows("run")] == [4, 8, 12]
@@ -151,3 +162,11 @@ def test_from_python_with_a_folder(tmp_path, train):
 def test_compiling_from_python_gives_the_program():
     program = package.compile(f"{TINY}:Tiny", "CartPole-v1", total_steps=32)
     assert next(program.run()).env_steps == 32
+
+
+def test_stopped_after_training_it_is_not_evaluated(tmp_path):
+    """All updates are in, and the wish to stop comes with the question whether to evaluate."""
+    asked = iter([False, False, False, True])
+    result = run(prepare(f"{TINY}:Tiny", "CartPole-v1"), tmp_path / "run", Display(), stop=lambda: next(asked))
+    assert (result.status, result.env_steps, result.eval_return_mean) == ("interrupted", 64, None)
+    assert {path.name for path in (tmp_path / "run").iterdir()} == FILES
