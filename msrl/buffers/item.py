@@ -50,14 +50,9 @@ def check_first(name: str, item: Record) -> tuple[Record, int]:
         raise TypeCheckError(f"{name} is given a record without arrays.",
                              why="There would be nothing to store.",
                              instead="Insert at least one field: replay_buffer_insert(obs=obs, ...).")
-    first_field, first = leaves[0]
+    first_field, first = next((each for each in leaves if each[1].shape), leaves[0])
     for field, leaf in leaves:
-        if not leaf.shape:
-            raise TypeCheckError(f"{name}: field {field} is {show(leaf)}, a single number.",
-                                 why="The first dimension of every field is the number of environments.",
-                                 instead=f"Give {field} one entry per environment, with `jnp.full`, or leave it out.")
-    for field, leaf in leaves:
-        if leaf.shape[0] != first.shape[0]:
+        if not leaf.shape or leaf.shape[0] != first.shape[0]:
             raise TypeCheckError(
                 f"{name}: field {field} is {show(leaf)}, and field {first_field} is {show(first)}.",
                 why="The first dimension of every field is the number of environments, and has to be the same.",
