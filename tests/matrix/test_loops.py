@@ -2,7 +2,7 @@
 
 import pytest
 
-from msrl.backends import inline
+from msrl.backends import worker
 from tests.matrix.comparing import check
 from tests.matrix.loops import LOOPS
 from tests.matrix.toys import Corridor, HostCorridor
@@ -11,7 +11,7 @@ from tests.matrix.toys import Corridor, HostCorridor
 @pytest.fixture(autouse=True)
 def uneven_chunks(monkeypatch):
     """Lets the host look so seldom that chunks are of several passes, and the last one of fewer."""
-    monkeypatch.setattr(inline, "LOOKS", 2)
+    monkeypatch.setattr(worker, "LOOKS", 2)
 
 
 @pytest.mark.parametrize("name", LOOPS)
