@@ -114,6 +114,8 @@ class Program:
                 continue
             self.resources = dict(look)
             yield self._update(steps, states, seen)
+        if len(self.workers) == 1:
+            return  # its last look was the end
         self.resources = {name: value for worker in self.workers for name, value in worker.resources.items()}
         yield self._update(steps, {w: w.resources["$env"] for w in self.workers if "$env" in w.resources}, seen)
 

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 
 from msrl.errors import Span, VerifyError
-from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, While
+from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, Recv, Send, While
 
 
 def show(graph: Graph, spans: bool = True) -> str:
@@ -35,6 +35,10 @@ def _block(nodes: tuple[Node, ...], indent: str, spans: bool) -> Iterator[str]:
             case Pure():
                 inputs = "".join(f" {name}={value}" for name, value in node.inputs)
                 yield f"{indent}{node.out} = pure {json.dumps(node.expr)}{inputs} in {node.scope}{at}"
+            case Send():
+                yield f"{indent}send {node.value} by {node.move}{at}"
+            case Recv():
+                yield f"{indent}{node.out} = recv {node.move}{at}"
             case For():
                 yield f"{indent}for {node.index} in {node.start}, {node.stop}, {node.step} {{{at}"
                 yield from _carries(node.carries, inner)
@@ -74,6 +78,8 @@ def _carries(carries: tuple[Carry, ...], indent: str) -> Iterator[str]:
 
 _PURE = re.compile(r'(\S+) = pure ("(?:[^"\\]|\\.)*")((?: \w+=\S+)*) in (\w+)$')
 _CALL = re.compile(r"(?:(.*?) ?= )?([\w]+)\.(\w+)\((.*?)\)(?: \| ([^\[]*?))?(?: \[(.*)\])?$")
+_SEND = re.compile(r"send (\S+) by (\S+)")
+_RECV = re.compile(r"(\S+) = recv (\S+)")
 _FOR = re.compile(r"for (\S+) in (\S+), (\S+), (\S+) \{$")
 _CARRY = re.compile(r"carry (\S+) = (\S+) next (\S+) out (\S+)$")
 _MERGE = re.compile(r"merge (\S+) = (\S+) or (\S+)$")
@@ -156,6 +162,10 @@ class _Reader:
             self.at += 1
             return If(condition, then, orelse, tuple(merges), span)
         self.at += 1
+        if found := _SEND.fullmatch(line):
+            return Send(found[2], found[1], span)
+        if found := _RECV.fullmatch(line):
+            return Recv(found[1], found[2], span)
         if found := _PURE.fullmatch(line):
             out, expr, inputs, scope = found.groups()
             return Pure(out, json.loads(expr), tuple(map(_pair, inputs.split())), scope, span)

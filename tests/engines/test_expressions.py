@@ -45,7 +45,7 @@ def table_of(expr: str, loop: For):
     span = Span("algo.py", 3, 8, len(expr), f"rate = {expr}")
     node = Pure("rate.1", expr, (("i", loop.index),), "train", span)
     tabular = find_tabular((For(loop.index, loop.start, loop.stop, loop.step, (), (node,)),))
-    scopes = Scopes(Owner())
+    scopes = Scopes(Owner(), {})
     first = typical("rate.1", tabular, scopes)
     return first, lambda: fill(Table("rate.1", (loop,)), tabular, scopes, {}, {})
 
