@@ -7,7 +7,23 @@ result depends on is removed, and so is a loop or branch that is left empty. Ops
 from dataclasses import replace
 from typing import TypeVar
 
-from msrl.ir.graph import Call, Carry, For, Graph, If, Node, Pure, While, free, is_resource, nexts, uses, walk
+from msrl.ir.graph import (
+    Call,
+    Carry,
+    For,
+    Graph,
+    If,
+    Node,
+    Pure,
+    Recv,
+    Send,
+    While,
+    free,
+    is_resource,
+    nexts,
+    uses,
+    walk,
+)
 
 NodeT = TypeVar("NodeT", bound=Node)
 Loop = TypeVar("Loop", bound=For | While)
@@ -97,6 +113,10 @@ def substitute(node: Node, names: dict[str, str]) -> Node:
             return replace(node, carries=_inits(node.carries, names))
         case If():
             return replace(node, condition=new(node.condition))
+        case Send():
+            return replace(node, value=new(node.value))
+        case Recv():
+            return node
 
 
 def _inits(carries: tuple[Carry, ...], names: dict[str, str]) -> tuple[Carry, ...]:
