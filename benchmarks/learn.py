@@ -54,7 +54,7 @@ TASKS = {
         normalise_obs=True, normalise_reward=True)),
     "dqn-cartpole": Task("dqn", "CartPole-v1", 475, 200_000),
     "sac-pendulum": Task("sac", "Pendulum-v1", -200, 40_000),
-    "mappo-spread": Task("mappo", "simple_spread", 0.8, 5_000_000, score=spread_gap),
+    "mappo-spread": Task("mappo", "simple_spread", 0.8, 2_000_000, score=spread_gap),
 }
 
 

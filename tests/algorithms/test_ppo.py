@@ -93,7 +93,7 @@ def test_rows_are_the_rollout_flattened_with_advantages_by_hand():
     advantage, later = np.zeros((6, 4)), np.zeros(4)
     for t in reversed(range(6)):
         delta = batch.reward[t] + 0.99 * np.where(terminated[t], 0, next_value[t]) - value[t]
-        later = advantage[t] = delta + 0.99 * 0.95 * np.where(batch.done[t], 0, later)
+        later = advantage[t] = delta + 0.99 * PPOConfig().gae_lambda * np.where(batch.done[t], 0, later)
     np.testing.assert_allclose(found.advantage, advantage.ravel(), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(found.target, (advantage + value).ravel(), rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(found.obs[4 + 2], batch.obs[1, 2])
@@ -101,7 +101,7 @@ def test_rows_are_the_rollout_flattened_with_advantages_by_hand():
 
 def test_an_epoch_takes_every_row_once_and_steps_are_counted():
     """With a learning rate of 0 the parameters stay, and what the loss saw adds up to the whole rollout."""
-    agent, state = make(config=PPOConfig(hidden=(8, 5), epochs=2, minibatches=3, learning_rate=0.0))
+    agent, state = make(config=PPOConfig(hidden=(8, 5), epochs=2, minibatches=3, learning_rate=0.0, anneal=False))
     seen = []
     agent.learner.loss = lambda params, rows: (jax.debug.callback(seen.append, rows.obs), agent.learner.critic.apply(
         params["critic"], rows.obs).mean() + agent.actor.policy.apply(params["actor"], rows.obs).logits.mean())[1:] * 2

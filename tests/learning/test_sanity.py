@@ -1,0 +1,35 @@
+"""Each algorithm learns: a small version of the bars of `make learn`, on one seed.
+
+The thresholds lie far from what chance gives (in brackets), and below what the seed reaches.
+"""
+
+import numpy as np
+
+from msrl.pipeline import compile
+
+
+def mean_return(algorithm: str, env: str, **config) -> float:
+    program = compile(algorithm, env, seed=0, **config)
+    for _ in program.run():
+        pass
+    return float(np.mean(program.evaluate(50)[0].returns))
+
+
+def test_ppo_balances_a_pole():
+    assert mean_return("ppo", "CartPole-v1", total_steps=100_000) > 300  # (about 20)
+
+
+def test_ppo_balances_a_pole_on_the_host():
+    assert mean_return("ppo", "gymnasium:CartPole-v1", total_steps=20_000, num_envs=8, rollout=64) > 150
+
+
+def test_dqn_balances_a_pole():
+    assert mean_return("dqn", "CartPole-v1", total_steps=40_000) > 200  # (about 20)
+
+
+def test_sac_swings_a_pendulum_up():
+    assert mean_return("sac", "Pendulum-v1", total_steps=8_000, hidden=(64, 64)) > -600  # (about -1200)
+
+
+def test_mappo_spreads_out():
+    assert mean_return("mappo", "simple_spread", total_steps=300_000, epochs=5) > -22  # (about -27)
