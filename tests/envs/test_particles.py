@@ -5,6 +5,8 @@ distance is the fifth of a velocity: hence 1e-5. Touching is a matter of yes or 
 no distance lies within rounding of its threshold.
 """
 
+import importlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,8 +18,8 @@ from msrl.envs.simple_spread import SimpleSpread
 from msrl.envs.simple_tag import SimpleTag
 from msrl.errors import EnvError
 
-simple_spread_v3 = pytest.importorskip("mpe2.simple_spread_v3")
-simple_tag_v3 = pytest.importorskip("mpe2.simple_tag_v3")
+simple_spread_v3 = importlib.import_module("mpe2.simple_spread_v3")
+simple_tag_v3 = importlib.import_module("mpe2.simple_tag_v3")
 
 TOLERANCE = 1e-5
 KEY = jax.random.key(0)
