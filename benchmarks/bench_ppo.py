@@ -1,6 +1,6 @@
 """PPO CartPole as one compiled program against the hand-written one, alternating in one run.
 
-python -m benchmarks.bench_ppo [--rounds 12] [--updates 20]
+python -m benchmarks.bench_ppo [--rounds 100] [--updates 2]
 """
 
 import argparse
@@ -15,18 +15,17 @@ from benchmarks.hand_ppo import Settings, make
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--updates", type=int, default=20, help="updates per round and program")
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--updates", type=int, default=2, help="updates per round and program")
     options = parser.parse_args()
-    settings = Settings()
+    settings = Settings(updates=(options.rounds + 2) * options.updates)
     steps = settings.envs * settings.rollout
 
     init, update = make(settings)
     state, _ = update(init(jax.random.key(0)))
     jax.block_until_ready(state)
 
-    updates = (options.rounds + 2) * options.updates
-    program = msrl.compile("ppo", "CartPole-v1", total_steps=steps * updates, num_envs=settings.envs,
+    program = msrl.compile("ppo", "CartPole-v1", total_steps=steps * settings.updates, num_envs=settings.envs,
                            rollout=settings.rollout, epochs=settings.epochs, minibatches=settings.minibatches)
     run = program.run()
     done = next(run).env_steps

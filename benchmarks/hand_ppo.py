@@ -1,8 +1,8 @@
 """PPO on CartPole written by hand for one device: the yardstick for what the compiler makes of the loop.
 
-The same mathematics (environment, networks, advantages, permutation, losses, optimiser), in the manner of a fused JAX
-script: one jitted update of a scanned rollout and scanned minibatches. It knows nothing of Trainer, buffers, graphs or
-engines.
+The same mathematics (environment with episode statistics, networks, advantages, permutation, losses, annealed
+optimiser, metrics), in the manner of a fused JAX script: one jitted update of a scanned rollout and scanned
+minibatches. It knows nothing of Trainer, buffers, graphs or engines.
 """
 
 from typing import NamedTuple
@@ -13,6 +13,7 @@ import optax
 from flax import linen as nn
 
 from msrl.envs.cartpole import CartPole
+from msrl.envs.wrappers import EpisodeStats
 from msrl.rl import permutation
 
 
@@ -21,9 +22,10 @@ class Settings(NamedTuple):
     rollout: int = 128
     epochs: int = 4
     minibatches: int = 4
-    learning_rate: float = 2.5e-4
+    updates: int = 36
+    learning_rate: float = 2.5e-3
     gamma: float = 0.99
-    lam: float = 0.95
+    lam: float = 0.98
     clip: float = 0.2
     value_coef: float = 0.5
     entropy_coef: float = 0.01
@@ -43,8 +45,9 @@ class MLP(nn.Module):
 
 def make(s: Settings):
     """(init, update): update is one iteration, donated state in, state and metrics out."""
-    env, actor, critic = CartPole(), MLP(2, 0.01), MLP(1, 1.0)
-    optimiser = optax.chain(_clip_each(s.max_grad_norm), optax.adam(s.learning_rate, eps=1e-5))
+    env, actor, critic = EpisodeStats(CartPole()), MLP(2, 0.01), MLP(1, 1.0)
+    rate = optax.linear_schedule(s.learning_rate, 0.0, s.updates * s.epochs * s.minibatches)
+    optimiser = optax.chain(_clip_each(s.max_grad_norm), optax.adam(rate, eps=1e-5))
 
     def init(key):
         a, c, e, r = jax.random.split(key, 4)
@@ -62,9 +65,11 @@ def make(s: Settings):
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         policy = -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - s.clip, 1 + s.clip) * advantage).mean()
         value_loss = 0.5 * jnp.square(value - target).mean()
-        entropy = -(jnp.exp(logits) * logits).sum(-1).mean()
+        entropy = -(jnp.exp(logits) * jnp.where(logits > -jnp.inf, logits, 0.0)).sum(-1).mean()
         loss = policy + s.value_coef * value_loss - s.entropy_coef * entropy
-        return loss, jnp.stack([loss, policy, value_loss, entropy])
+        log_ratio = log_prob - old_log_prob
+        kl = (jnp.exp(log_ratio) - 1.0 - log_ratio).mean()
+        return loss, jnp.stack([loss, policy, value_loss, entropy, kl])
 
     def update(state):
         params, opt, env_state, obs, key = state
@@ -89,7 +94,7 @@ def make(s: Settings):
             later = now[0] + s.gamma * s.lam * (1.0 - now[1]) * later
             return later, later
 
-        _, advantage = jax.lax.scan(backwards, jnp.zeros(s.envs), (delta, done), reverse=True)
+        _, advantage = jax.lax.scan(backwards, jnp.zeros(s.envs), (delta, done), reverse=True, unroll=8)
         total = s.rollout * s.envs
         rows = jax.tree.map(lambda x: x.reshape(total, *x.shape[2:]),
                             (b_obs, action, log_prob, advantage, advantage + value))

@@ -106,7 +106,7 @@ class Program:
         states: dict[Worker, list[Any]] = {}
         for worker, look in self.backend.run():
             if "$env" in look:
-                count = int(np.max(look.get("#env.step", 0))) * worker.ops.world.num_envs
+                count = int(np.max(np.asarray(look.get("#env.step", 0)))) * worker.ops.world.num_envs
                 steps[worker] = count, _episodes(look["$env"])
                 # Another worker's arrays may be overwritten before they are asked for.
                 states[worker] = look["$env"] if worker is self.lead else jax.tree.map(_copy, look["$env"])
@@ -139,9 +139,9 @@ class Program:
                     for name in dict.fromkeys(name for row in rows for name in row)}
         sums: dict[str, Any] = {}
         counts: dict[str, Any] = {}
-        for total, count in (self.resources.get("$metrics") or {}).values():
+        for total, count in jax.device_get(self.resources.get("$metrics") or {}).values():
             for name, value in total.items():  # the same metric may be reported in several places
-                sums[name] = sums.get(name, 0.0) + np.sum(np.asarray(value, np.float64))
+                sums[name] = sums.get(name, 0.0) + np.sum(value, dtype=np.float64)
                 counts[name] = counts.get(name, 0) + np.sum(count)
         return {name: float(total / counts[name]) for name, total in sums.items() if counts[name]}
 
@@ -217,7 +217,7 @@ def weights_sha256(params: Any) -> str:
 def _episodes(states: Any) -> np.ndarray:
     """Finished episodes, their returns and lengths, since the start and over all shards and seeds."""
     found = [stats(state) for state in (states if isinstance(states, tuple) else (states,))]
-    return np.array([sum(np.sum(np.asarray(getattr(s, name), np.float64)) for s in found)
+    return np.array([sum(np.sum(np.asarray(getattr(s, name)), dtype=np.float64) for s in found)
                      for name in ("episodes", "return_sum", "length_sum")])
 
 

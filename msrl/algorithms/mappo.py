@@ -88,8 +88,10 @@ def mappo_loss(params, rows, *, policy, critic, config):
     advantage = rows.advantage.ravel()
     advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     policy_loss = clipped_surrogate(log_prob, old_log_prob, advantage, clip=config.clip).mean()
-    clip = config.clip if config.clip_value else jnp.inf
-    value_loss = clipped_value_loss(value, rows.value.ravel(), rows.target.ravel(), clip=clip).mean()
+    if config.clip_value:
+        value_loss = clipped_value_loss(value, rows.value.ravel(), rows.target.ravel(), clip=config.clip).mean()
+    else:
+        value_loss = 0.5 * jnp.square(value - rows.target.ravel()).mean()
     entropy = distribution.entropy().mean()
     loss = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
     return loss, dict(loss=loss, policy_loss=policy_loss, value_loss=value_loss, entropy=entropy)

@@ -101,9 +101,9 @@ def distribution_for(space: Space, normal: type[Distribution] = DiagonalNormal) 
     distribution of them. A Box takes twice its size: means, then logarithms of standard deviations."""
     match space:
         case Discrete(n=n):
-            return n, Categorical
+            return n, Categorical.from_logits
         case MultiDiscrete(nvec=nvec):
-            return sum(nvec), partial(MultiCategorical, nvec=nvec)
+            return sum(nvec), partial(MultiCategorical.from_logits, nvec=nvec)
         case Box(shape=(size,)):
             return 2 * size, lambda outputs: normal(*jnp.split(outputs, 2, axis=-1))
     raise TypeError(f"no distribution for actions in {space}")

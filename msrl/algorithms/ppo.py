@@ -70,8 +70,10 @@ def ppo_loss(params, rows, *, policy, critic, config):
     log_prob = distribution.log_prob(rows.action)
     advantage = (rows.advantage - rows.advantage.mean()) / (rows.advantage.std() + 1e-8)
     policy_loss = clipped_surrogate(log_prob, rows.log_prob, advantage, clip=config.clip).mean()
-    clip = config.clip if config.clip_value else jnp.inf
-    value_loss = clipped_value_loss(value, rows.value, rows.target, clip=clip).mean()
+    if config.clip_value:
+        value_loss = clipped_value_loss(value, rows.value, rows.target, clip=config.clip).mean()
+    else:
+        value_loss = 0.5 * jnp.square(value - rows.target).mean()
     entropy = distribution.entropy().mean()
     loss = policy_loss + config.value_coef * value_loss - config.entropy_coef * entropy
     log_ratio = log_prob - rows.log_prob

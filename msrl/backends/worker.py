@@ -173,7 +173,7 @@ class Worker:
                 self.compile_seconds += time.perf_counter() - began
             began = time.perf_counter()
             carried, passes = run(*arguments)
-            passes = int(np.max(passes))
+            passes = int(np.asarray(passes).max())
             done += passes
             if total is None:
                 if passes < count:

@@ -64,10 +64,10 @@ class MyAlgoActor(Actor):
         self.policy = policy
 
     def act(self, weights, key, obs):
-        return Record(action=Categorical(self.policy.apply(weights["policy"], obs)).sample(key))
+        return Record(action=Categorical.from_logits(self.policy.apply(weights["policy"], obs)).sample(key))
 
     def exploit(self, weights, key, obs):
-        return Record(action=Categorical(self.policy.apply(weights["policy"], obs)).mode())
+        return Record(action=Categorical.from_logits(self.policy.apply(weights["policy"], obs)).mode())
 
 
 class MyAlgoLearner(Learner):
@@ -88,7 +88,7 @@ class MyAlgoLearner(Learner):
         following = self.value.apply(params["value"], batch.final_obs)[..., 0]
         advantages = jax.vmap(lambda *stream: gae(*stream, gamma=self.config.gamma, lam=self.config.gae_lambda), 1, 1)
         advantage = jax.lax.stop_gradient(advantages(batch.reward, value, following, batch.terminated, batch.done))
-        choices = Categorical(self.policy.apply(params["policy"], batch.obs))
+        choices = Categorical.from_logits(self.policy.apply(params["policy"], batch.obs))
         scaled = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         policy_loss = -(choices.log_prob(batch.action) * scaled).mean()
         value_loss = 0.5 * jnp.square(jax.lax.stop_gradient(advantage + value) - value).mean()

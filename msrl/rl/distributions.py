@@ -12,8 +12,6 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from msrl.rl.losses import pick
-
 _LOG_2PI = math.log(2.0 * math.pi)
 _EDGE = 1.0 - 1e-6  # how near to -1 and 1 a squashed action may come before its logit is out of float32's reach
 
@@ -37,47 +35,53 @@ class Distribution(struct.PyTreeNode):
 
 
 class Categorical(Distribution):
-    """One of n choices, by unnormalised log-probabilities."""
+    """One of n choices."""
 
-    logits: jax.Array  # (..., n)
+    log_p: jax.Array  # (..., n)
+
+    @classmethod
+    def from_logits(cls, logits: jax.Array) -> "Categorical":
+        """By log-probabilities that need not be normalised. Done once here, not in every method: XLA would share it
+        forwards, but not in the gradient."""
+        return cls(jax.nn.log_softmax(logits))
 
     def sample(self, key):  # (...,) int32
-        return jax.random.categorical(key, self.logits).astype(jnp.int32)
+        return jax.random.categorical(key, self.log_p).astype(jnp.int32)
 
     def log_prob(self, action):
-        return pick(jax.nn.log_softmax(self.logits), action)
+        return jnp.take_along_axis(self.log_p, jnp.expand_dims(action, -1), axis=-1)[..., 0]
 
     def entropy(self):
-        log_p = jax.nn.log_softmax(self.logits)
-        # A choice that is ruled out (logit -inf) adds 0, where 0 * -inf would be nan.
-        return -jnp.sum(jnp.exp(log_p) * jnp.maximum(log_p, jnp.finfo(log_p.dtype).min), axis=-1)
+        # A choice that is ruled out (-inf) adds 0, where 0 * -inf would be nan.
+        return -jnp.sum(jnp.exp(self.log_p) * jnp.where(self.log_p > -jnp.inf, self.log_p, 0.0), axis=-1)
 
     def mode(self):
-        return jnp.argmax(self.logits, axis=-1).astype(jnp.int32)
+        return jnp.argmax(self.log_p, axis=-1).astype(jnp.int32)
 
 
 class MultiCategorical(Distribution):
-    """Several independent choices; the logits of all stand side by side."""
+    """Several independent choices."""
 
-    logits: jax.Array  # (..., sum(nvec))
-    nvec: tuple[int, ...] = struct.field(pytree_node=False)
+    parts: tuple[Categorical, ...]
 
-    def _parts(self) -> list[Categorical]:
-        ends = [sum(self.nvec[: i + 1]) for i in range(len(self.nvec))]
-        return [Categorical(self.logits[..., end - n : end]) for n, end in zip(self.nvec, ends)]
+    @classmethod
+    def from_logits(cls, logits: jax.Array, nvec: tuple[int, ...]) -> "MultiCategorical":
+        """The logits of all choices stand side by side: (..., sum(nvec))."""
+        ends = [sum(nvec[: i + 1]) for i in range(len(nvec))]
+        return cls(tuple(Categorical.from_logits(logits[..., end - n : end]) for n, end in zip(nvec, ends)))
 
     def sample(self, key):  # (..., len(nvec)) int32
-        keys = jax.random.split(key, len(self.nvec))
-        return jnp.stack([part.sample(k) for part, k in zip(self._parts(), keys)], axis=-1)
+        keys = jax.random.split(key, len(self.parts))
+        return jnp.stack([part.sample(k) for part, k in zip(self.parts, keys)], axis=-1)
 
     def log_prob(self, action):
-        return sum(part.log_prob(action[..., i]) for i, part in enumerate(self._parts()))
+        return sum(part.log_prob(action[..., i]) for i, part in enumerate(self.parts))
 
     def entropy(self):
-        return sum(part.entropy() for part in self._parts())
+        return sum(part.entropy() for part in self.parts)
 
     def mode(self):
-        return jnp.stack([part.mode() for part in self._parts()], axis=-1)
+        return jnp.stack([part.mode() for part in self.parts], axis=-1)
 
 
 class DiagonalNormal(Distribution):

@@ -42,10 +42,10 @@ def test_told_who_they_are_agents_may_differ():
     views = agent.actor.views
     obs = np.broadcast_to(np.float32(rng.normal(size=3)), (1, N, 3))
     np.testing.assert_array_equal(views.own(obs)[0, :, 3:], np.eye(2))
-    logits = agent.actor.policy.apply(state.params["actor"], views.own(obs)).logits
+    logits = agent.actor.policy.apply(state.params["actor"], views.own(obs)).log_p
     assert not np.allclose(logits[0, 0], logits[0, 1])
     plain, other = make()
-    same = plain.actor.policy.apply(other.params["actor"], plain.actor.views.own(obs)).logits
+    same = plain.actor.policy.apply(other.params["actor"], plain.actor.views.own(obs)).log_p
     np.testing.assert_array_equal(same[0, 0], same[0, 1])
 
 

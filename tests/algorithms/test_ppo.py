@@ -104,7 +104,7 @@ def test_an_epoch_takes_every_row_once_and_steps_are_counted():
     agent, state = make(config=PPOConfig(hidden=(8, 5), epochs=2, minibatches=3, learning_rate=0.0, anneal=False))
     seen = []
     agent.learner.loss = lambda params, rows: (jax.debug.callback(seen.append, rows.obs), agent.learner.critic.apply(
-        params["critic"], rows.obs).mean() + agent.actor.policy.apply(params["actor"], rows.obs).logits.mean())[1:] * 2
+        params["critic"], rows.obs).mean() + agent.actor.policy.apply(params["actor"], rows.obs).log_p.mean())[1:] * 2
     batch = rollout(np.zeros((6, 4), bool), np.zeros((6, 4), bool))
     new, _ = jax.jit(agent.learner.learn)(state, jax.random.key(1), batch)
     jax.effects_barrier()

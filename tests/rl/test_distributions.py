@@ -12,8 +12,8 @@ KEY = jax.random.key(0)
 LOGITS = np.float32([[0.0, 1.0, -1.0], [2.0, 2.0, -3.0]])
 MEAN, LOG_STD = np.float32([[0.5, -1.0], [0.0, 2.0]]), np.float32([[0.1, -0.7], [0.0, 0.3]])
 ALL = {
-    "categorical": Categorical(LOGITS),
-    "multi": MultiCategorical(np.float32([[0.0, 1.0, -1.0, 0.5, 0.1]]), (3, 2)),
+    "categorical": Categorical.from_logits(LOGITS),
+    "multi": MultiCategorical.from_logits(np.float32([[0.0, 1.0, -1.0, 0.5, 0.1]]), (3, 2)),
     "normal": DiagonalNormal(MEAN, LOG_STD),
     "tanh": TanhNormal(MEAN, LOG_STD),
 }
@@ -56,7 +56,7 @@ def test_categorical():
 
 def test_a_choice_that_is_ruled_out_leaves_no_nan():
     def entropy(logits):
-        return Categorical(logits).entropy()
+        return Categorical.from_logits(logits).entropy()
 
     logits = jnp.array([0.0, 0.0, -jnp.inf])
     assert entropy(logits) == pytest.approx(np.log(2.0))
@@ -64,7 +64,8 @@ def test_a_choice_that_is_ruled_out_leaves_no_nan():
 
 
 def test_multi_categorical_is_its_parts():
-    left, right = Categorical(np.float32([[0.0, 1.0, -1.0]])), Categorical(np.float32([[0.5, 0.1]]))
+    left = Categorical.from_logits(np.float32([[0.0, 1.0, -1.0]]))
+    right = Categorical.from_logits(np.float32([[0.5, 0.1]]))
     action = jnp.array([[2, 1]])
     both = left.log_prob(action[:, 0]) + right.log_prob(action[:, 1])
     np.testing.assert_allclose(ALL["multi"].log_prob(action), both, rtol=1e-6)
