@@ -34,6 +34,7 @@ from msrl.engines.shapes import find_shapes
 from msrl.envs.wrappers import EpisodeStats, stats
 from msrl.errors import UsageError
 from msrl.frontend.lower import lower
+from msrl.ir.axes import find_axes
 from msrl.ir.interp import Names, interpret
 
 
@@ -69,7 +70,8 @@ class Program:
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
         self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own))
-        self.ops = Ops(self.world)
+        self.divided = {name: over for name in self.world.buffers if (over := self.world.over(name))}
+        self.ops = Ops(self.world, find_axes(self.graph, self.divided))
         self.shapes = find_shapes(self.graph, self.ops)
         self.traceable = all(traceable(node, self.ops) for node in self.graph.nodes)
         if seeds > 1 and (strict or not self.traceable):
@@ -81,7 +83,7 @@ class Program:
         self.root = jax.numpy.stack(keys) if seeds > 1 else keys[0]
         policy = distributions.load(deployment.distribution)
         with_actors = frozenset(name for name, buffer in self.world.buffers.items() if buffer.home == "actor")
-        self.placed = place(self.graph, policy.fragments(self.graph, with_actors), with_actors)
+        self.placed = place(self.graph, policy.fragments(self.graph, with_actors), self.ops.axes)
         self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, strict, deployment.actors)
         self.backend = {"inline": Inline, "threads": Threads}[deployment.backend](self.workers)
         self.lead = next(w for w in self.workers if "learner" in w.program.fragment.components)
@@ -178,7 +180,7 @@ class Program:
     def eager(self) -> tuple[Names, list[dict[str, float]]]:
         """The same from running `train` as plain Python; set a breakpoint in it."""
         machine = Reference(self.ops, self.root, self.shapes.items)
-        interaction = Eager(machine)
+        interaction = Eager(machine, self.graph)
         self.trainer.train(interaction)
         return interaction.resources, machine.reports
 

@@ -8,6 +8,8 @@ import jax
 import optax
 from flax import struct
 
+from msrl.api.agreement import agree
+
 
 @struct.dataclass
 class LearnerState:
@@ -45,9 +47,13 @@ class Learner(ABC):
         return state.params
 
     def apply_gradients(self, optimiser: optax.GradientTransformation, params: Any, opt: Any, grads: Any):
-        """One optimiser step: (params, opt). The only place in which several learners come to agree."""
-        updates, opt = optimiser.update(grads, opt, params)
+        """One optimiser step: (params, opt). The place in which several learners come to agree."""
+        updates, opt = optimiser.update(self.agree(grads), opt, params)
         return optax.apply_updates(params, updates), opt
+
+    def agree(self, tree: Any) -> Any:
+        """The mean over all learner shards, for what a learner keeps in its state besides what gradients make of it."""
+        return agree(tree)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,11 @@ class Buffer(ABC):
         """The variant that suits a traceable or a host environment; the default is the same for both."""
         return self
 
+    def divide(self, count: int) -> "Buffer":
+        """One of `count` buffers that together stand for this one: each has its part of the capacity and the batch."""
+        raise TypeError(f"{type(self).__name__} does not say how it is divided among learners: give it a "
+                        "divide(self, count) that returns one part, or train with one learner shard")
+
     def output_shape(self, method: str, item: Record, *args: Any) -> Any:
         """What `method` returns to the loop for records like `item`, as ShapeDtypeStructs. Only asked of buffers that
         are not traceable; of the others it is found by tracing. `args` are those of a method called by name."""

@@ -3,18 +3,24 @@
 This is what one steps through in a debugger. It gives the same numbers as the interpreter, to the bit.
 """
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from msrl.api import Interaction, Record, Step
+from msrl.engines.ops import Dims
 from msrl.engines.reference import Reference
+from msrl.ir.graph import Graph, calls
 from msrl.ir.interactions import INTERACTIONS
 
 
 class Eager(Interaction):
-    def __init__(self, machine: Reference):
+    def __init__(self, machine: Reference, graph: Graph):
         self.machine = machine
+        # Arrays do not say how they are divided among several learners; the graph does, for each line that learns.
+        self.dims = {node.span.line: machine.ops.dims(node) for node in calls(graph.nodes)
+                     if (node.component, node.method) == ("learner", "learn") and node.span}
         self.resources: dict[str, Any] = {}
         world = machine.world
         self._init("env", "$env")
@@ -27,14 +33,15 @@ class Eager(Interaction):
         _, written = self.machine.apply(component, "init", (), {}, ())
         self.resources.update(zip(writes, written, strict=True))
 
-    def _run(self, interaction: str, component: str, method: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def _run(self, interaction: str, component: str, method: str, args: tuple, kwargs: dict[str, Any],
+             dims: Dims = ()) -> Any:
         entry = INTERACTIONS[interaction]
         names = {"buffer": component, "component": component}
         counter = [f"#{component}.{method}"] if entry.keyed else []
         reads = [resource.format(**names) for resource in entry.reads] + counter
         writes = [resource.format(**names) for resource in entry.writes] + counter
         given = tuple(self.resources.get(resource, 0) for resource in reads)
-        out, written = self.machine.apply(component, method, args, kwargs, given)
+        out, written = self.machine.apply(component, method, args, kwargs, given, dims)
         self.resources.update(zip(writes, written, strict=True))
         return out
 
@@ -48,7 +55,8 @@ class Eager(Interaction):
         return self._run("agent_act", "actor", "act", (obs, *extra), {})
 
     def agent_learn(self, batch: Any, *extra: Any) -> Any:
-        return self._run("agent_learn", "learner", "learn", (batch, *extra), {})
+        dims = self.dims[sys._getframe(1).f_lineno]
+        return self._run("agent_learn", "learner", "learn", (batch, *extra), {}, dims)
 
     def replay_buffer_insert(self, buffer: str | None = None, /, **fields: Any) -> None:
         self._run("replay_buffer_insert", self._buffer(buffer), "insert", (), fields)

@@ -26,6 +26,16 @@ def check_options(name: str, where: str, **at_least_one: int) -> None:
                              instead=f"Use {option}=1 or more.")
 
 
+def share(name: str, count: int, **options: int) -> dict[str, int]:
+    """Each option's part, for one of `count` learners."""
+    for option, value in options.items():
+        if value % count:
+            raise UsageError(f"{name}: {option}={value} cannot be divided among {count} learners.",
+                             why="Each has the same part of the store and of every batch.",
+                             instead=f"Use a multiple of {count}, or fewer learner shards.")
+    return {option: value // count for option, value in options.items()}
+
+
 def aval(leaf: Any) -> jax.ShapeDtypeStruct:
     """Shape and dtype of an array, a tracer or a ShapeDtypeStruct."""
     dtype = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype

@@ -59,6 +59,9 @@ class NStep(Buffer):
     def for_env(self, traceable: bool) -> "NStep":
         return replace(self, inner=self.inner.for_env(traceable))
 
+    def divide(self, count: int) -> "NStep":
+        return replace(self, inner=self.inner.divide(count))
+
     def output_shape(self, method: str, item: Record, *args: Any) -> Any:
         return items.traced_shape(replace(self, inner=replace(self.inner, where="device")), method, item)
 

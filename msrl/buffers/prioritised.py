@@ -67,6 +67,9 @@ class PrioritisedReplay(Buffer):
     def for_env(self, traceable: bool) -> "PrioritisedReplay":
         return replace(self, where="device") if self.where == "auto" else self
 
+    def divide(self, count: int) -> "PrioritisedReplay":
+        return replace(self, **items.share("PrioritisedReplay", count, capacity=self.capacity, batch_size=self.batch_size))
+
     def output_shape(self, method: str, item: Record, *args: Any) -> Any:
         return items.traced_shape(replace(self, where="device"), method, item, *args)
 

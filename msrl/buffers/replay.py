@@ -39,6 +39,9 @@ class Replay(Buffer):
     def for_env(self, traceable: bool) -> "Replay":
         return replace(self, where="device") if self.where == "auto" else self
 
+    def divide(self, count: int) -> "Replay":
+        return replace(self, **items.share("Replay", count, capacity=self.capacity, batch_size=self.batch_size))
+
     def output_shape(self, method: str, item: Record, *args: Any) -> Any:
         return items.traced_shape(replace(self, where="device"), method, item, *args)
 

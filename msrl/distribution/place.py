@@ -6,10 +6,10 @@ is handed on, and a fragment that reads it inside the loop has a copy of its own
 move sits where a name is defined. A branch's condition is a value like any other, and moves to all that branch on it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from msrl.errors import VerifyError
-from msrl.ir.axes import find_axes
 from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, While, definitions
 from msrl.ir.placed import Fragment, Kind, Move, PlacedGraph
 
@@ -26,13 +26,13 @@ class Site:
     role: str = "value"  # value, phi, out or index
 
 
-def place(graph: Graph, fragments: tuple[Fragment, ...], with_actors: frozenset[str]) -> PlacedGraph:
-    placer = _Placer(graph, fragments, find_axes(graph, with_actors))
-    return placer.place()
+def place(graph: Graph, fragments: tuple[Fragment, ...], axes: Mapping[str, int]) -> PlacedGraph:
+    """`axes`: the dimension on which a name is divided among shards, of those that are."""
+    return _Placer(graph, fragments, axes).place()
 
 
 class _Placer:
-    def __init__(self, graph: Graph, fragments: tuple[Fragment, ...], axes: dict[str, int]):
+    def __init__(self, graph: Graph, fragments: tuple[Fragment, ...], axes: Mapping[str, int]):
         self.graph, self.fragments, self.axes = graph, {f.name: f for f in fragments}, axes
         self.of = {component: fragment.name for fragment in fragments for component in fragment.components}
         for component, _ in graph.components:

@@ -4,45 +4,78 @@
 tells what ops return without running them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from msrl.api import Record
-from msrl.engines.ops import Op, World, alone, divided, fuse, make_op
+from msrl.engines.cut import Steps, cut
+from msrl.engines.ops import Dims, Op, World, alone, call_key, divided, fuse, make_op, op_key
 from msrl.engines.scopes import Scopes
+from msrl.ir.graph import Call
 
 
 class Ops:
     """One per world. Functions are cached, so that JAX traces and compiles each op once."""
 
-    def __init__(self, world: World):
-        self.world = world
+    def __init__(self, world: World, axes: Mapping[str, int] = MappingProxyType({})):
+        """`axes`: the dimension on which a name of the graph is divided."""
+        self.world, self.axes = world, axes
         self.scopes = Scopes(world.trainer, {"part_": world.cut})
         self.op: Callable[[str, str], Op] = cache(lambda component, method: make_op(world, component, method))
         self.alone = cache(lambda component, method: alone(self.op(component, method), component, method))
-        self.fused = cache(lambda component, method: fuse(
-            self.op(component, method), world.shards, world.num_envs))
+        self.fused = cache(self._fused)
+        self.learning = self._learning()
 
     def part(self, shards: range) -> "Ops":
         """The same ops for some of the shards. What runs one shard alone is shared."""
-        other = Ops(self.world.part(shards))
-        other.op, other.alone = self.op, self.alone
+        other = Ops(self.world.part(shards), self.axes)
+        other.op, other.alone, other.learning = self.op, self.alone, self.learning
         return other
+
+    def dims(self, node: Call) -> Dims:
+        """On which dimension each argument of a learner is divided among several."""
+        return tuple(self.axes.get(name) for name in node.args) if node.component == "learner" else ()
+
+    def _fused(self, component: str, method: str, dims: Dims = ()) -> Callable[..., tuple[Any, tuple]]:
+        op = self.op(component, method)
+        return fuse(op, len(self.world.span(op.over)), self.world.num_envs, dims)
+
+    def _learning(self) -> Callable[..., Steps]:
+        """One of several learners, up to the next agreement at a time: (root key, learner, call number, states,
+        arguments)."""
+        programs: dict[Any, Callable[..., Steps]] = {}
+
+        def learn(root, learner, count, states, args):
+            key = call_key(op_key(root, "learner", "learn"), learner, count)
+            return self.op("learner", "learn").run(key, states, args, {})
+
+        def start(*given: Any) -> Steps:
+            leaves, form = jax.tree.flatten(given)
+            known = form, tuple((np.shape(leaf), leaf.dtype) for leaf in leaves)
+            if known not in programs:
+                programs[known] = cut(learn, *jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), given))
+            return programs[known](*given)
+
+        return start
 
     def keys_shape(self, op: Op) -> jax.ShapeDtypeStruct:
         key = jax.eval_shape(lambda: jax.random.key(0))
-        many = (self.world.shards,) if op.sharded and self.world.shards > 1 else ()
-        return jax.ShapeDtypeStruct(many, key.dtype)
+        count = len(self.world.span(op.over))
+        return jax.ShapeDtypeStruct((count,) if count > 1 else (), key.dtype)
 
-    def shape(self, component: str, method: str, states: tuple, args: tuple, kwargs: dict, counter: tuple):
+    def shape(self, node: Call, states: tuple, args: tuple, kwargs: dict, counter: tuple):
         """(value, resources written) of an op, abstractly."""
+        component, method = node.component, node.method
         op = self.op(component, method)
         if op.traceable:
-            out, written = jax.eval_shape(self.fused(component, method), self.keys_shape(op), states, args, kwargs)
+            run = self.fused(component, method, self.dims(node))
+            out, written = jax.eval_shape(run, self.keys_shape(op), states, args, kwargs)
         else:
             out, written = self.host_shape(component, method, args), states or (None,)
         return out, (*written, *counter)
@@ -59,30 +92,28 @@ class Ops:
         return self.world.own[component].output_shape(method, *args)
 
     def shard_item(self, item: Record, component: str) -> Record:
-        """One shard's part of a buffer's item."""
-        world = self.world
-        if not world.sharded(component) or world.shards == 1:
-            return item
+        """What one of the component's stores is given of a buffer's item."""
+        world, count = self.world, len(self.world.span(self.world.over(component)))
 
         def part(x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
             mine = divided(x, world.num_envs)
-            return jax.ShapeDtypeStruct((world.envs_per_shard, *x.shape[1:]), x.dtype) if mine else x
+            return jax.ShapeDtypeStruct((world.num_envs // count, *x.shape[1:]), x.dtype) if mine else x
 
-        return jax.tree.map(part, item)
+        return jax.tree.map(part, item) if count > 1 else item
 
     def new_buffer(self, component: str, item: Record | None) -> Any:
-        """An empty store for all shards: stacked if traceable, a tuple of shards' stores on the host. Without an item,
-        None: the loop does not use it."""
+        """An empty store for all shards or learners: stacked if traceable, a tuple of stores on the host. Without an
+        item, None: the loop does not use it."""
         if item is None:
             return None
-        buffer, shards = self.world.buffers[component], self.world.shards
-        part = self.shard_item(item, component)
-        if not self.world.sharded(component):
+        buffer, over = self.world.buffers[component], self.world.over(component)
+        part, count = self.shard_item(item, component), len(self.world.span(over))
+        if over is None:
             return buffer.init(part)
         if not buffer.traceable:
-            return tuple(buffer.init(part) for _ in range(shards))
+            return tuple(buffer.init(part) for _ in range(count))
         state = buffer.init(part)
-        return jax.tree.map(lambda x: jnp.broadcast_to(x, (shards, *x.shape)), state) if shards > 1 else state
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), state) if count > 1 else state
 
     def check_insert(self, component: str, item: Record) -> None:
         """Lets the buffer say what it thinks of such records. One on the host is not asked: it would allocate."""

@@ -1,22 +1,27 @@
 """What each op does, for one shard: component methods behind one uniform signature.
 
 In: a trainer, its environment and configuration. Out: for every (component, method) an `Op` whose `run` takes
-(key, resources, arguments, fields) and returns (value, resources written). An op knows whether it runs once per shard
-of the environments and on which dimension of its arrays the shards lie. Random keys depend on
+(key, resources, arguments, fields) and returns (value, resources written). An op knows what it runs once for (each
+shard of the environments, each learner) and on which dimension of its arrays these lie. Random keys depend on
 (seed, component and method, shard, how often the method was called), and on nothing else.
 """
 
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from msrl.api import Agent, Buffer, Component, Config, Env, Record, Trainer
+from msrl.api.agreement import LEARNERS
 from msrl.errors import TypeCheckError, UsageError
+
+
+Over = Literal["shard", "learner"]
+Dims = tuple[int | None, ...]  # for each argument of a learner, the dimension on which it is divided
 
 
 @dataclass(frozen=True)
@@ -24,9 +29,9 @@ class Op:
     run: Callable[[jax.Array, tuple, tuple, dict], tuple[Any, tuple]]
     traceable: bool
     keyed: bool = True  # its last resource is a counter
-    sharded: bool = False  # runs once per shard of the environments
-    out_dim: int = 0  # the dimension of its value on which the shards lie
-    states: int = 1  # how many of the resources it reads are per-shard states (weights are shared)
+    over: Over | None = None  # runs once for each of these
+    out_dim: int | None = 0  # the dimension of its value on which they lie; None if learners agree on it
+    states: bool = True  # does each have a state of its own? (weights are shared)
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,16 @@ class World:
         """The environments of this world's shards."""
         return self.envs_per_shard * self.shards
 
+    def span(self, over: Over | None) -> range:
+        """The numbers of this world's shards or learners; of an op that runs once, 0."""
+        match over:
+            case "shard":
+                return range(self.first_shard, self.first_shard + self.shards)
+            case "learner":
+                each = self.config.shards // self.config.learner_shards
+                return range(self.first_shard // each, (self.first_shard + self.shards) // each)
+        return range(1)
+
     def cut(self, whole: Any, dim: int) -> Any:
         """This world's part of a value that has an entry for every environment; anything else as it is."""
         total, first = self.config.num_envs, self.first_shard * self.envs_per_shard
@@ -78,9 +93,11 @@ class World:
                 return True
         return (self.buffers.get(component) or self.own[component]).traceable
 
-    def sharded(self, component: str) -> bool:
-        """Does the component keep one state per shard?"""
-        return component == "env" or (component in self.buffers and self.buffers[component].home == "actor")
+    def over(self, component: str) -> Over | None:
+        """What the component keeps one state for each of."""
+        if component == "env" or (component in self.buffers and self.buffers[component].home == "actor"):
+            return "shard"
+        return "learner" if component in self.buffers and self.config.learner_shards > 1 else None
 
 
 def make_world(trainer: Trainer, env: Env) -> World:
@@ -90,7 +107,14 @@ def make_world(trainer: Trainer, env: Env) -> World:
             f"{config.num_envs} environments cannot be divided into {config.shards} shards.",
             why="All shards have the same number of environments, so that they run the same program.",
             instead=f"Use --shards with a divisor of {config.num_envs}, or change --num-envs.")
+    if config.learner_shards < 1 or config.shards % config.learner_shards:
+        raise UsageError(
+            f"{config.shards} shards cannot be divided among {config.learner_shards} learner shards.",
+            why="Each learner has the same number of the environments' shards.",
+            instead=f"Use --learner-shards with a divisor of {config.shards}, or more --shards.")
     buffers = {name: buffer.for_env(env.traceable) for name, buffer in trainer.buffers().items()}
+    buffers = {name: buffer.divide(config.learner_shards) if buffer.home == "learner" and config.learner_shards > 1
+               else buffer for name, buffer in buffers.items()}
     own = dict(trainer.components())
     reserved = {"env", "actor", "learner", "metrics", "weights"}
     for name in (*buffers, *own):
@@ -107,19 +131,19 @@ def make_op(world: World, component: str, method: str) -> Op:
 
     match component, method:
         case "env", "init":
-            return Op(lambda key, s, a, k: (None, (env.init(key, world.envs_per_shard),)), env.traceable, False, True)
+            return Op(lambda key, s, a, k: (None, (env.init(key, world.envs_per_shard),)), env.traceable, False, "shard")
         case "env", "reset":
             def reset(key, states, args, fields):
                 state, obs = env.reset(states[0], key)
                 return obs, (state,)
-            return Op(reset, env.traceable, sharded=True)
+            return Op(reset, env.traceable, over="shard")
         case "env", "step":
             def step(key, states, args, fields):
                 state, out = env.step(states[0], args[0], key)
                 return out, (state,)
-            return Op(step, env.traceable, sharded=True)
+            return Op(step, env.traceable, over="shard")
         case "actor", "act":
-            return Op(lambda key, s, a, k: (actor.act(s[0], key, *a), ()), True, sharded=True, states=0)
+            return Op(lambda key, s, a, k: (actor.act(s[0], key, *a), ()), True, over="shard", states=False)
         case "learner", "init":
             def begin(key, states, args, fields):
                 state = learner.init(key)
@@ -129,27 +153,27 @@ def make_op(world: World, component: str, method: str) -> Op:
             def learn(key, states, args, fields):
                 state, out = learner.learn(states[0], key, *args)
                 return out, (state, learner.weights(state))
-            return Op(learn, True)
+            several = world.config.learner_shards > 1
+            return Op(learn, True, over="learner" if several else None, out_dim=None, states=not several)
     if component in world.buffers:
-        return _buffer_op(world.buffers[component], method)
+        return _buffer_op(world.buffers[component], method, world.over(component))
     return _own_op(world.own[component], method)
 
 
-def _buffer_op(buffer: Buffer, method: str) -> Op:
-    traceable, sharded = buffer.traceable, buffer.home == "actor"
+def _buffer_op(buffer: Buffer, method: str, over: Over | None) -> Op:
     match method:
         case "insert":
-            return Op(lambda key, s, a, fields: (None, (buffer.insert(s[0], Record(**fields)),)), traceable,
-                      keyed=False, sharded=sharded)
+            return Op(lambda key, s, a, fields: (None, (buffer.insert(s[0], Record(**fields)),)), buffer.traceable,
+                      keyed=False, over=over)
         case "sample":
             def sample(key, states, args, fields):
                 state, batch = buffer.sample(states[0], key)
                 return batch, (state,)
-            return Op(sample, traceable, sharded=sharded, out_dim=1 if sharded else 0)
-    return _own_op(buffer, method, sharded)
+            return Op(sample, buffer.traceable, over=over, out_dim=1 if over == "shard" else 0)
+    return _own_op(buffer, method, over)
 
 
-def _own_op(component: Any, method: str, sharded: bool = False) -> Op:
+def _own_op(component: Any, method: str, over: Over | None = None) -> Op:
     if method == "init":
         return Op(lambda key, s, a, k: (None, (component.init(key),)), component.traceable, keyed=False)
     function = getattr(component, method, None)
@@ -160,7 +184,7 @@ def _own_op(component: Any, method: str, sharded: bool = False) -> Op:
     def call(key, states, args, fields):
         state, out = function(states[0], key, *args)
         return out, (state,)
-    return Op(call, component.traceable, sharded=sharded)
+    return Op(call, component.traceable, over=over)
 
 
 def alone(op: Op, component: str, method: str) -> Callable[..., tuple[Any, tuple]]:
@@ -174,41 +198,60 @@ def alone(op: Op, component: str, method: str) -> Callable[..., tuple[Any, tuple
     return jax.jit(run, donate_argnums=(3,) if op.states else ()) if op.traceable else run
 
 
-def fuse(op: Op, shards: int, num_envs: int) -> Callable[[jax.Array, tuple, tuple, dict], tuple[Any, tuple]]:
-    """The op on whole values, all shards at once. States of a sharded op have a leading shard dimension if there are
-    several shards; `keys` is then one key per shard. Jitted, so that it is traced once however often it is used."""
-    if not op.sharded or shards == 1:
+def fuse(op: Op, count: int, num_envs: int, dims: Dims) -> Callable[[jax.Array, tuple, tuple, dict], tuple[Any, tuple]]:
+    """The op on whole values, all `count` shards or learners at once. Their states have a leading dimension if there
+    are several; `keys` is then one key for each. Jitted, so that it is traced once however often it is used."""
+    if count == 1:
         return jax.jit(op.run)
 
     def run(keys, states, args, fields):
-        def fold(x):  # (B, ...) → (S, B / S, ...)
-            return x.reshape(shards, num_envs // shards, *x.shape[1:]) if divided(x, num_envs) else x
+        axes = divide(op, args, fields, num_envs, dims)
+        args, fields = jax.tree.map(lambda x, dim: x if dim < 0 else x.reshape(
+            *x.shape[:dim], count, x.shape[dim] // count, *x.shape[dim + 1:]), (args, fields), axes)
+        axes = jax.tree.map(lambda dim: None if dim < 0 else dim, axes)
+        mapped = jax.vmap(op.run, in_axes=(0, 0 if op.states else None, *axes),
+                          out_axes=(op.out_dim or 0, 0 if op.out_dim is not None else None),
+                          axis_name=LEARNERS if op.out_dim is None else None)
+        if op.out_dim is not None:
+            out, written = mapped(keys, states, args, fields)
+            return jax.tree.map(unfold, out), written
+        try:
+            out, written = mapped(keys, states, args, fields)
+        except ValueError as problem:
+            if "out_axes" not in str(problem):
+                raise
+            raise TypeCheckError(
+                "The learners do not agree on their state.",
+                why=f"There are {count} learner shards, each with its part of the batch, and what one of them keeps "
+                    "depends on its part.",
+                instead="Change parameters by `self.apply_gradients(...)`; pass anything else that a batch goes into "
+                        "through `self.agree(...)`, which takes the mean over all learners.") from problem
+        return jax.tree.map(settle, out), written
 
-        def unfold(x):  # (..., S, B / S, ...) → (..., B, ...)
-            if x.shape[op.out_dim + 1:op.out_dim + 2] != (num_envs // shards,):
-                raise TypeCheckError(
-                    "A part of its value has no row per environment.",
-                    why=f"There are {shards} shards of the environments, and their values are joined row by row; "
-                        f"this part is {x.dtype}{list(x.shape[:op.out_dim] + x.shape[op.out_dim + 1:])} in each.",
-                    instead="Give it one entry per environment, or leave it out.")
-            return x.reshape(*x.shape[:op.out_dim], num_envs, *x.shape[op.out_dim + 2:])
-
-        axes = jax.tree.map(lambda x: 0 if divided(x, num_envs) else None, (args, fields))
-        args, fields = jax.tree.map(fold, (args, fields))
-        mapped = jax.vmap(op.run, in_axes=(0, 0 if op.states else None, *axes), out_axes=(op.out_dim, 0))
-        out, written = mapped(keys, states, args, fields)
-        return jax.tree.map(unfold, out), written
+    def unfold(x):  # (..., S, B / S, ...) → (..., B, ...)
+        at = op.out_dim
+        if op.over == "shard" and x.shape[at + 1:at + 2] != (num_envs // count,):
+            raise TypeCheckError(
+                "A part of its value has no row per environment.",
+                why=f"There are {count} shards of the environments, and their values are joined row by row; "
+                    f"this part is {x.dtype}{list(x.shape[:at] + x.shape[at + 1:])} in each.",
+                instead="Give it one entry per environment, or leave it out.")
+        return x.reshape(*x.shape[:at], x.shape[at] * x.shape[at + 1], *x.shape[at + 2:])
 
     return jax.jit(run)
 
 
+def settle(x: Any) -> Any:
+    """What learners (leading dimension) return to the loop: the mean of numbers, all rows of arrays."""
+    return x.mean(0).astype(x.dtype) if x.ndim == 1 else x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
+
+
 def op_keys(base: jax.Array, op: Op, world: World) -> jax.Array:
-    """The keys of the world's shards (one key if there is one shard), before the call's number is folded in."""
-    if not op.sharded:
-        return jax.random.fold_in(base, 0)
-    if world.shards == 1:
-        return jax.random.fold_in(base, world.first_shard)
-    return jax.vmap(jax.random.fold_in, (None, 0))(base, world.first_shard + jnp.arange(world.shards))
+    """The keys of the world's shards or learners (one key if there is one), before the call's number is folded in."""
+    span = world.span(op.over)
+    if len(span) == 1:
+        return jax.random.fold_in(base, span.start)
+    return jax.vmap(jax.random.fold_in, (None, 0))(base, span.start + jnp.arange(len(span)))
 
 
 def op_key(root: jax.Array, component: str, method: str) -> jax.Array:
@@ -238,23 +281,38 @@ def strong(value: Any) -> Any:
     return jax.tree.map(leaf, value)
 
 
+def divide(op: Op, args: tuple, fields: dict, num_envs: int, dims: Dims) -> tuple[Any, Any]:
+    """The dimension on which each leaf of the arguments is divided; -1 for what all are given the whole of."""
+
+    def by_rows(x: Any) -> int:
+        if op.over == "learner" and args:  # a method of a replay: one row per sample
+            return 0 if getattr(x, "ndim", 0) else -1
+        return 0 if divided(x, num_envs) else -1
+
+    if op.out_dim is None:
+        given = dims or (None,) * len(args)
+        return tuple(jax.tree.map(lambda x, dim=dim: dim if dim is not None and np.ndim(x) > dim else -1, arg)
+                     for arg, dim in zip(args, given, strict=True)), {}
+    return jax.tree.map(by_rows, (args, fields))
+
+
 def divided(leaf: Any, num_envs: int) -> bool:
     """Has an argument of a sharded op one row per environment? If not, every shard is given the whole of it."""
     return getattr(leaf, "ndim", 0) >= 1 and leaf.shape[0] == num_envs
 
 
-def split(tree: Any, shard: int, shards: int, num_envs: int) -> Any:
-    """One shard's part of an argument."""
-    size = num_envs // shards
+def split(tree: Any, axes: Any, number: int, count: int) -> Any:
+    """Part `number` of the arguments."""
 
-    def leaf(x: Any) -> Any:
-        return x[shard * size:(shard + 1) * size] if divided(x, num_envs) else x
+    def leaf(x: Any, dim: int) -> Any:
+        size = x.shape[dim] // count if dim >= 0 else 0
+        return x if dim < 0 else x[(slice(None),) * dim + (slice(number * size, (number + 1) * size),)]
 
-    return jax.tree.map(leaf, tree) if shards > 1 else tree
+    return jax.tree.map(leaf, tree, axes) if count > 1 else tree
 
 
 def join(parts: list[Any], dim: int) -> Any:
-    """The shards' values as one, in shard order."""
+    """The values of all shards as one, in their order."""
     if len(parts) == 1:
         return parts[0]
 
@@ -262,3 +320,21 @@ def join(parts: list[Any], dim: int) -> Any:
         return (np if isinstance(xs[0], np.ndarray) else jnp).concatenate(xs, axis=dim)
 
     return jax.tree.map(leaf, *parts)
+
+
+def mean(parts: list[Any]) -> Any:
+    """On the host and in order, so that it is the same to the bit wherever it is taken."""
+
+    def leaf(*xs: Any) -> np.ndarray:
+        total = np.asarray(xs[0])
+        for x in xs[1:]:
+            total = total + np.asarray(x)
+        return (total / np.float32(len(xs))).astype(total.dtype)
+
+    return jax.tree.map(leaf, *parts)
+
+
+def settled(parts: list[Any]) -> Any:
+    """As `settle`, of the learners' values one by one."""
+    return jax.tree.map(lambda *xs: mean(list(xs)) if np.ndim(xs[0]) == 0 else
+                        np.concatenate([np.asarray(x) for x in xs]), *parts)

@@ -4,7 +4,7 @@ It defines strict mode: nothing is fused, shards run and are joined in order. In
 Python all go through `Reference.apply`, and so give the same bits.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import jax
@@ -13,10 +13,12 @@ import numpy as np
 from msrl.api import Record
 from msrl.engines.blame import blame
 from msrl.engines.library import Ops
-from msrl.engines.ops import join, split, strong
+from msrl.engines.ops import Dims, divide, join, mean, settled, split, strong
 from msrl.errors import RunError, TypeCheckError
 from msrl.ir.graph import Call, Pure
 from msrl.ir.interp import Host
+
+Agreeing = Generator[tuple[Callable[[list], Any], list], Any, tuple[Any, tuple]]
 
 
 class Reference(Host):
@@ -27,35 +29,59 @@ class Reference(Host):
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
         with blame(node, RunError):
-            return self.apply(node.component, node.method, args, kwargs, reads)
+            return self.apply(node.component, node.method, args, kwargs, reads, self.ops.dims(node))
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
         with blame(node, RunError):
             return self.ops.scopes.evaluate(node, inputs)
 
-    def apply(self, component: str, method: str, args: tuple, kwargs: dict[str, Any],
-              reads: tuple) -> tuple[Any, tuple]:
-        """Runs one op on whole values. Per-shard states are tuples, one entry per shard."""
+    def apply(self, component: str, method: str, args: tuple, kwargs: dict[str, Any], reads: tuple,
+              dims: Dims = ()) -> tuple[Any, tuple]:
+        """Runs one op on whole values. The states of shards are tuples, one entry for each."""
         if component == "metrics":
             return None, (self.report(method, args, kwargs, reads),)
         if component in self.world.buffers and method == "init":
             return None, (self.new_buffer(component),)
-        op, run = self.ops.op(component, method), self.ops.alone(component, method)
-        shards = self.world.shards if op.sharded else 1
+        op = self.ops.op(component, method)
+        if op.over == "learner" and op.out_dim is None:
+            return finish(self.learn(args, reads, dims))
+        run, span = self.ops.alone(component, method), self.world.span(op.over)
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
         args, kwargs = strong(args), strong(kwargs)
+        axes = divide(op, args, kwargs, self.world.num_envs, dims) if len(span) > 1 else None
         outs, written = [], []
-        for shard in range(shards):
-            mine = (split(args, shard, shards, self.world.num_envs),
-                    split(kwargs, shard, shards, self.world.num_envs)) if op.sharded else (args, kwargs)
-            own = tuple(state[shard] for state in states) if op.sharded and op.states else states
-            number = self.world.first_shard + shard if op.sharded else 0
+        for at, number in enumerate(span):
+            mine = split((args, kwargs), axes, at, len(span))
+            own = tuple(state[at] for state in states) if op.over and op.states else states
             out, after = run(self.root, np.int32(number), np.int32(count), own, *mine)
             outs.append(out)
             written.append(after)
-        states = tuple(zip(*written, strict=True)) if op.sharded and op.states else written[0]
+        states = tuple(zip(*written, strict=True)) if op.over and op.states else written[0]
         counter = (count + 1,) if op.keyed else ()
-        return join(outs, op.out_dim), (*states, *counter)
+        return join(outs, op.out_dim or 0), (*states, *counter)
+
+    def learn(self, args: tuple, reads: tuple, dims: Dims) -> Agreeing:
+        """Several learners side by side, up to the next agreement at a time: yields how it is reached and what each of
+        this world's learners brings to it, and is sent what was agreed on."""
+        op, span = self.ops.op("learner", "learn"), self.world.span("learner")
+        *states, count = reads
+        args = strong(args)
+        axes = divide(op, args, {}, self.world.num_envs, dims)[0]
+        running = [self.ops.learning(self.root, np.int32(number), np.int32(count), tuple(states),
+                                     split(args, axes, at, len(span))) for at, number in enumerate(span)]
+        agreed: Any = None
+        while True:
+            brought, done = [], []
+            for steps in running:
+                try:
+                    brought.append(steps.send(agreed))
+                except StopIteration as end:
+                    done.append(end.value)
+            if done:
+                break
+            agreed = yield mean, brought
+        out = yield settled, [out for out, _ in done]
+        return out, (*done[0][1], count + 1)
 
     def report(self, method: str, args: tuple, kwargs: dict[str, Any], reads: tuple) -> int:
         if method == "init":
@@ -68,9 +94,19 @@ class Reference(Host):
         if component not in self.items:
             return None
         buffer, item = self.world.buffers[component], self.ops.shard_item(self.items[component], component)
-        if not self.world.sharded(component):
-            return buffer.init(item)
-        return tuple(buffer.init(item) for _ in range(self.world.shards))
+        over = self.world.over(component)
+        return tuple(buffer.init(item) for _ in self.world.span(over)) if over else buffer.init(item)
+
+
+def finish(steps: Agreeing) -> tuple[Any, tuple]:
+    """Runs learners that need no others to agree."""
+    reached = None
+    while True:
+        try:
+            how, brought = steps.send(reached)
+        except StopIteration as end:
+            return end.value
+        reached = how(brought)
 
 
 def metrics_of(args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class _Abstract(Machine):
         if unknown((args, kwargs, reads)):
             # What it returns depends on what it is given; its state keeps its form, or `same_state` will say so.
             return UNKNOWN, (*(self.forms.get(base(name), UNKNOWN) for name in node.writes if name[0] == "$"), *counter)
-        return self.ops.shape(component, method, reads[:-1] if counter else reads, args, kwargs, counter)
+        return self.ops.shape(node, reads[:-1] if counter else reads, args, kwargs, counter)
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
         def evaluate() -> Any:

@@ -47,7 +47,8 @@ class Traced(Machine):
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
         keys = self.keys[component, method]
         keys = (jax.vmap(jax.random.fold_in, (0, None)) if keys.ndim else jax.random.fold_in)(keys, count)
-        out, written = self.ops.fused(component, method)(keys, states, strong(args), strong(kwargs))
+        run = self.ops.fused(component, method, self.ops.dims(node))
+        out, written = run(keys, states, strong(args), strong(kwargs))
         return out, (*written, *((count + 1,) if op.keyed else ()))
 
     def report(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> Any:

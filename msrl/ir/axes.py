@@ -7,6 +7,7 @@ other (`step.reward.mean()`) is about the whole value. A loop's name is sharded 
 """
 
 import ast
+from collections.abc import Mapping
 from functools import cache
 
 from msrl.ir.graph import Call, For, Graph, If, Node, Pure, While
@@ -18,9 +19,9 @@ _STRUCTURE = (ast.Expression, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.D
               ast.Compare, ast.cmpop, ast.keyword)
 
 
-def find_axes(graph: Graph, with_actors: frozenset[str]) -> dict[str, int]:
-    """`with_actors`: the buffers that live with the actors, one store per shard."""
-    finder = _Finder(graph, with_actors)
+def find_axes(graph: Graph, buffers: Mapping[str, str]) -> dict[str, int]:
+    """`buffers`: those that have one store per `shard`, and those that have one per `learner`."""
+    finder = _Finder(graph, buffers)
     while True:
         before = dict(finder.found)
         finder.block(graph.nodes)
@@ -30,7 +31,7 @@ def find_axes(graph: Graph, with_actors: frozenset[str]) -> dict[str, int]:
 
 def constants(graph: Graph) -> frozenset[str]:
     """The names that are the same numbers everywhere: loop indices, literals, and what is made of them alone."""
-    finder = _Finder(graph, frozenset())
+    finder = _Finder(graph, {})
     finder.block(graph.nodes)
     return frozenset(finder.constant)
 
@@ -38,8 +39,8 @@ def constants(graph: Graph) -> frozenset[str]:
 class _Finder:
     """Names not in `found` are not known yet: loops are gone through until nothing changes."""
 
-    def __init__(self, graph: Graph, with_actors: frozenset[str]):
-        self.graph, self.with_actors = graph, with_actors
+    def __init__(self, graph: Graph, buffers: Mapping[str, str]):
+        self.graph, self.buffers = graph, buffers
         self.found: dict[str, int | None] = {}
         self.constant: set[str] = set()  # the same on every shard and no array: indices, literals, what is made of them
 
@@ -67,12 +68,13 @@ class _Finder:
         dim: int | None = None
         if node.component in ("env", "actor"):
             dim = 0
-        elif node.component in self.with_actors:
-            dim = 1
+        elif node.component in self.buffers:
+            # Rollouts have time first; what several learners sample stands one after the other, as do their answers.
+            dim = 1 if self.buffers[node.component] == "shard" and node.method == "sample" else 0
         if node.out:
             self.found[node.out] = dim
         # States are per shard with their component; their "dimension" is the shard itself.
-        sharded = node.component == "env" or node.component in self.with_actors
+        sharded = node.component == "env" or node.component in self.buffers
         self.found.update({name: 0 if sharded and name.startswith("$") else None for name in node.writes})
 
     def pure(self, node: Pure) -> int | None:

@@ -1,0 +1,31 @@
+"""Where several learners come to agree: the mean of a value over all of them.
+
+`agree` is the identity for one learner and a collective where learners are batched or spread over a mesh along the
+axis `LEARNERS`. Otherwise it leaves a marker, a JAX primitive, at which a learner's program is cut: whoever runs the
+parts gathers what each learner has, and hands the mean back.
+"""
+
+from typing import Any
+
+import jax
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+
+LEARNERS = "learners"
+
+agree_p = Primitive("agree")
+agree_p.multiple_results = True
+agree_p.def_impl(lambda *leaves: list(leaves))
+agree_p.def_abstract_eval(lambda *leaves: list(leaves))
+mlir.register_lowering(agree_p, lambda context, *leaves: list(leaves))
+# Any other axis (several seeds) is of no concern to it.
+batching.primitive_batchers[agree_p] = lambda leaves, dims: (agree_p.bind(*leaves), dims)
+
+
+def agree(tree: Any) -> Any:
+    """The mean over all learners, the same for each of them."""
+    try:
+        return jax.lax.pmean(tree, LEARNERS)
+    except NameError:  # the axis is not in scope
+        leaves, form = jax.tree.flatten(tree)
+        return jax.tree.unflatten(form, agree_p.bind(*leaves)) if leaves else tree
