@@ -59,6 +59,8 @@ class Deployment:
     """inline: one thread steps all fragments; threads: one thread per instance."""
     actors: int = 1
     """Instances of the fragment that is replicated over the environments' shards."""
+    learners: int = 1
+    """Instances of the fragment that is replicated over the learner shards."""
 
 
 class Program:
@@ -84,7 +86,8 @@ class Program:
         policy = distributions.load(deployment.distribution)
         with_actors = frozenset(name for name, buffer in self.world.buffers.items() if buffer.home == "actor")
         self.placed = place(self.graph, policy.fragments(self.graph, with_actors), self.ops.axes)
-        self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, strict, deployment.actors)
+        self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, strict, deployment.actors,
+                                    deployment.learners)
         self.backend = {"inline": Inline, "threads": Threads}[deployment.backend](self.workers)
         self.lead = next(w for w in self.workers if "learner" in w.program.fragment.components)
         self.evaluator = Evaluator(self.world.agent.actor)

@@ -13,13 +13,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from msrl.engines.blame import blame
 from msrl.engines.host import HostEngine, traceable
 from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
 from msrl.engines.xla import Chunk, no_metrics, zeros
-from msrl.ir.graph import For, If, Node, Recv, Send, While, base, free, is_resource, nexts, walk
+from msrl.errors import RunError
+from msrl.ir.graph import Call, For, If, Node, Recv, Send, While, base, free, is_resource, nexts, walk
 from msrl.ir.interp import Names
 from msrl.ir.placed import LocalProgram
 from msrl.runtime.channels import Exchange
@@ -68,6 +70,8 @@ class Worker:
                     yield from self.loop(part, names, top)
                 case If():
                     yield from self.branch(part, names)
+                case Call():
+                    yield from self.agree(part, names)
                 case _:
                     assert isinstance(part, tuple)
                     self.compute(part, names, needed, top)
@@ -79,7 +83,7 @@ class Worker:
             parts: list[tuple[Node, ...] | Node] = []
             pending: list[Node] = []
             for node in nodes:
-                if moves(node) or (top and isinstance(node, (For, While))):
+                if self.moves(node) or (top and isinstance(node, (For, While))):
                     parts += [tuple(pending)] if pending else []
                     parts.append(node)
                     pending = []
@@ -107,6 +111,33 @@ class Worker:
         self.exchange.send(node.move, self.instance, value)
         self.messages += 1
 
+    def agree(self, node: Call, names: Names) -> Iterator[Look]:
+        """Learning with others: wherever learners agree, what those of all instances bring is exchanged."""
+        machine = self.engine if isinstance(self.engine, Reference) else self.engine.reference
+        steps = machine.learn(tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads),
+                              self.ops.dims(node))
+        move, reached = self.exchange.among[node.writes[0]], None
+        while True:
+            with blame(node, RunError):
+                try:
+                    how, brought = steps.send(reached)
+                except StopIteration as end:
+                    out, written = end.value
+                    break
+            self.exchange.send(move, self.instance, brought)
+            while not self.exchange.ready(move, self.instance):
+                yield None
+            reached = how(self.exchange.receive(move, self.instance))
+            self.messages += 2
+        names.update(zip(node.writes, written, strict=True))
+        if node.out:
+            names[node.out] = out
+
+    def moves(self, node: Node) -> bool:
+        """Does it hold anything that other instances take part in?"""
+        return any(isinstance(inner, (Send, Recv)) or (isinstance(inner, Call) and any(
+            name in self.exchange.among for name in inner.writes)) for inner in walk((node,)))
+
     def branch(self, node: If, names: Names) -> Iterator[Look]:
         taken = bool(names[node.condition])
         here = dict(names)
@@ -122,7 +153,7 @@ class Worker:
     # -- loops ---------------------------------------------------------------------------------------------------------
 
     def loop(self, node: For | While, names: Names, top: bool) -> Iterator[Look]:
-        if self.strict or not traceable(node, self.ops):
+        if self.strict or self.moves(node) or not traceable(node, self.ops):
             yield from self.stepped(node, names, top)
         elif self.seeds and isinstance(node, For) and node.trips is None:
             # Each seed has a number of passes of its own: all of them in one program.
@@ -223,10 +254,6 @@ class Worker:
     def each(self, value: Any) -> Any:
         """A resource for the one who looks: once per seed, even if the program has not touched it yet."""
         return jax.tree.map(self.widen, value) if self.seeds else value
-
-
-def moves(node: Node) -> bool:
-    return any(isinstance(inner, (Send, Recv)) for inner in walk((node,)))
 
 
 def chunk_size(passes: int) -> int:

@@ -8,17 +8,25 @@ from msrl.backends.worker import Worker
 from msrl.engines.library import Ops
 from msrl.engines.shapes import Shapes, local_shapes
 from msrl.errors import UsageError
-from msrl.ir.placed import PlacedGraph
+from msrl.ir.placed import Fragment, PlacedGraph
 from msrl.projection.project import project
 from msrl.runtime.channels import Exchange
 
 
 def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array, strict: bool,
-                 actors: int) -> list[Worker]:
-    """Workers in the order of fragments and instances. `actors`: instances of what is replicated."""
+                 actors: int, learners: int = 1) -> list[Worker]:
+    """Workers in the order of fragments and instances. `actors` and `learners`: instances of what is replicated, without
+    and with the learner."""
     world = ops.world
-    runs = {fragment.name: shard_runs(world.shards, actors) if fragment.axis else [range(world.shards)]
-            for fragment in placed.fragments}
+
+    def instances(fragment: Fragment) -> list[range]:
+        if fragment.axis is None:
+            return [range(world.shards)]
+        if "learner" not in fragment.components:
+            return shard_runs(world.shards, actors)
+        return learner_runs(world.shards, world.config.learner_shards, learners)
+
+    runs = {fragment.name: instances(fragment) for fragment in placed.fragments}
     exchange = Exchange(placed.moves, {name: tuple(len(run) * world.envs_per_shard for run in mine)
                                        for name, mine in runs.items()})
     workers = []
@@ -28,6 +36,18 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
             local = local_shapes(shapes, dict(placed.axes), world.num_envs, mine.world.num_envs)
             workers.append(Worker(program, instance, local, mine, root, strict, exchange))
     return workers
+
+
+def learner_runs(shards: int, learner_shards: int, instances: int) -> list[range]:
+    """The shards of contiguous, nearly equal runs of learners."""
+    if not 1 <= instances <= learner_shards:
+        raise UsageError(
+            f"{learner_shards} learner shards cannot be divided among {instances} instances.",
+            why="A learner shard is the unit of replication, and each instance needs at least one.",
+            instead=f"Use --learners {learner_shards} or fewer, or give the algorithm more: "
+                    f"--learner-shards {instances} (and --shards {instances} or a multiple).")
+    each = shards // learner_shards
+    return [range(run.start * each, run.stop * each) for run in shard_runs(learner_shards, instances)]
 
 
 def shard_runs(shards: int, instances: int) -> list[range]:

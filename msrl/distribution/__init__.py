@@ -3,12 +3,13 @@
 import difflib
 
 from msrl.distribution.local import Local
+from msrl.distribution.multi_learner import MultiLearner
 from msrl.distribution.policy import DistributionPolicy
 from msrl.distribution.single_learner_coarse import SingleLearnerCoarse
 from msrl.distribution.single_learner_fine import SingleLearnerFine
 from msrl.errors import UsageError
 
-DISTRIBUTIONS = {policy.name: policy for policy in (Local, SingleLearnerCoarse, SingleLearnerFine)}
+DISTRIBUTIONS = {policy.name: policy for policy in (Local, SingleLearnerCoarse, SingleLearnerFine, MultiLearner)}
 
 
 def load(name: str) -> DistributionPolicy:

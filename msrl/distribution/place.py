@@ -6,12 +6,13 @@ is handed on, and a fragment that reads it inside the loop has a copy of its own
 move sits where a name is defined. A branch's condition is a value like any other, and moves to all that branch on it.
 """
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from msrl.errors import VerifyError
-from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, While, definitions
-from msrl.ir.placed import Fragment, Kind, Move, PlacedGraph
+from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, While, definitions, walk
+from msrl.ir.placed import Fragment, Kind, Move, PlacedGraph, wanted_at_end, wanted_whole
 
 EVERYWHERE = "*"
 
@@ -39,7 +40,8 @@ class _Placer:
             if component not in self.of:
                 raise VerifyError(f"No fragment has the component {component}.")
         whole = [f.name for f in fragments if f.axis is None]
-        self.whole = self.of["learner"] if self.of["learner"] in whole else whole[0] if whole else None
+        # If everything is replicated, each instance has a copy of what is whole.
+        self.whole = whole[0] if whole and self.of["learner"] not in whole else self.of["learner"]
         self.sites: dict[str, Site] = {}
         self.visit(graph.nodes, ())
         self.homes: dict[str, str] = {}
@@ -99,11 +101,7 @@ class _Placer:
     def leaves_shards(self, name: str, of: tuple[str, ...]) -> bool:
         """Is it a whole value, made of some that are divided among the instances of a fragment?"""
         divided = (self.homes.get(value) for value in of if value in self.axes)
-        made = name not in self.axes and any(home in self.fragments and self.fragments[home].axis for home in divided)
-        if made and self.whole is None:
-            span = self.sites[name].node.span
-            raise VerifyError(f"{name} is about whole values, and no fragment has them.", span=span)
-        return made
+        return name not in self.axes and any(home in self.fragments and self.fragments[home].axis for home in divided)
 
     def pure_home(self, node: Pure) -> str | None:
         homes = dict.fromkeys(home for _, value in node.inputs
@@ -195,13 +193,37 @@ class _Placer:
     # -- result ------------------------------------------------------------------------------------------------------
 
     def result(self) -> PlacedGraph:
-        moves = tuple(self.move(name, target) for name, target in sorted(self.moved, key=self.order))
+        moves = (*(self.move(name, target) for name, target in sorted(self.moved, key=self.order)), *self.among())
         computed: dict[str, list[str]] = {}
         for name, fragment in sorted(self.needed):
             if (name, fragment) not in self.moved:
                 computed.setdefault(name, []).append(fragment)
         return PlacedGraph(self.graph, tuple(self.fragments.values()), moves,
                            tuple((name, tuple(where)) for name, where in computed.items()), tuple(self.axes.items()))
+
+    def among(self) -> list[Move]:
+        """The moves among the instances of one fragment."""
+        divided = {call.component for call in self.graph_calls() if any(name in self.axes for name in call.writes)}
+        found: dict[tuple[str, str], Move] = {}
+        for node in walk(self.graph.nodes):
+            span = node.span
+            for fragment in self.fragments.values():
+                if fragment.axis is None or not self.here(node, fragment.name):
+                    continue
+                names = (*wanted_whole(node, self.axes, divided), *itertools.chain(*wanted_at_end(node, self.axes)))
+                for name in names:
+                    move = Move(name, fragment.name, fragment.name, "allgather", self.axes[name], span)
+                    found.setdefault((name, fragment.name), move)
+                if isinstance(node, Call) and (node.component, node.method) == ("learner", "learn"):
+                    state = node.writes[0]
+                    found[state, fragment.name] = Move(state, fragment.name, fragment.name, "allreduce", None, span)
+        return list(found.values())
+
+    def here(self, node: Node, fragment: str) -> bool:
+        """Does the fragment compute what the node makes?"""
+        if isinstance(node, Call):
+            return self.of[node.component] == fragment
+        return any((name, fragment) in self.needed and (name, fragment) not in self.moved for name in definitions(node))
 
     def order(self, move: tuple[str, str]) -> tuple[int, str]:
         return list(self.sites).index(move[0]), move[1]

@@ -4,11 +4,12 @@ A `PlacedGraph` says for every name in which fragments it is computed, and lists
 fragment's part: the same loops and branches, its own ops and expressions, and `Send` and `Recv` where values cross.
 """
 
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from msrl.errors import Span
-from msrl.ir.graph import Graph, Node
+from msrl.ir.graph import Call, For, Graph, If, Node, Pure, While, is_resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +21,14 @@ class Fragment:
     axis: Literal["env"] | None = None
 
 
-Kind = Literal["send", "broadcast", "scatter", "gather"]
+Kind = Literal["send", "broadcast", "scatter", "gather", "allgather", "allreduce"]
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
     """A name that is computed in `source` and needed in `target`. `dim` is the dimension its shards lie on, if it has
-    any: a gather joins on it, a scatter divides."""
+    any: a gather joins on it, a scatter divides. Among the instances of one fragment, an allgather gives each the whole
+    of what all have a part of, and an allreduce is where learners agree."""
 
     value: str
     source: str
@@ -57,3 +59,32 @@ class LocalProgram:
     fragment: Fragment
     nodes: tuple[Node, ...]
     results: tuple[str, ...]  # of the graph's results, those that live here
+
+
+def wanted_whole(node: Node, axes: Mapping[str, int], divided: Container[str]) -> tuple[str, ...]:
+    """Of the names that are divided among shards, those that a node takes the whole of. `divided`: the components that
+    have a state per shard; an op of these takes its part."""
+    match node:
+        case Call(component=component):
+            takes_part = component in divided or component in ("actor", "learner")
+            names = () if takes_part else (*node.args, *(value for _, value in node.kwargs))
+        case Pure(out=out):
+            names = () if out in axes else tuple(value for _, value in node.inputs)
+        case For() | While():
+            names = tuple(c.init for c in node.carries if c.init and c.phi not in axes)
+        case _:
+            names = ()
+    return tuple(name for name in dict.fromkeys(names) if name in axes and not is_resource(name))
+
+
+def wanted_at_end(node: Node, axes: Mapping[str, int]) -> tuple[tuple[str, ...], ...]:
+    """The same of what the blocks of a loop or branch hand on."""
+    match node:
+        case For() | While():
+            pairs = [[(carry.out, carry.next) for carry in node.carries]]
+        case If():
+            pairs = [[(m.out, m.then) for m in node.merges], [(m.out, m.orelse) for m in node.merges]]
+        case _:
+            pairs = []
+    return tuple(tuple(dict.fromkeys(name for out, name in pair if out not in axes and name in axes
+                                     and not is_resource(name))) for pair in pairs)

@@ -24,7 +24,7 @@ from msrl.ir.graph import (
     definitions,
     is_resource,
 )
-from msrl.ir.placed import LocalProgram, Move, PlacedGraph
+from msrl.ir.placed import LocalProgram, Move, PlacedGraph, wanted_at_end, wanted_whole
 
 
 def project(placed: PlacedGraph) -> dict[str, LocalProgram]:
@@ -39,12 +39,17 @@ class _Projection:
         self.axes = dict(placed.axes)
         self.constants = constants(placed.graph)
         self.replicated = placed.fragment(fragment).axis is not None
-        self.divided = {call.component for call in calls(placed.graph.nodes)
-                        if any(name in self.axes for name in definitions(call))}
+        self.divided = {call.component for call in calls(placed.graph.nodes) if call.component != "learner"
+                        and any(name in self.axes for name in definitions(call))}
         self.cut: list[str] = []
         self.sent: dict[str, list[Move]] = {}
         self.received: dict[str, Move] = {}
+        self.gathered: dict[str, Move] = {}
         for move in placed.moves:
+            if move.source == move.target:
+                if move.source == fragment and move.kind == "allgather":
+                    self.gathered[move.value] = move
+                continue
             if move.source == fragment:
                 self.sent.setdefault(move.value, []).append(move)
             if move.target == fragment:
@@ -54,19 +59,51 @@ class _Projection:
         results = tuple(name for name in self.placed.graph.results if name in self.computed)
         return LocalProgram(self.placed.fragment(self.fragment), self.block(self.placed.graph.nodes), results)
 
-    def block(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    def block(self, nodes: tuple[Node, ...], whole: tuple[str, ...] = ()) -> tuple[Node, ...]:
+        """`whole`: the names of which the block's reader wants the whole."""
         kept: list[Node] = []
+        here: set[str] = set()
         for node in nodes:
             mine = self.mine(node)
             if mine is not None:
                 if self.replicated:
-                    mine = self.shared_out(mine, kept)
+                    mine = self.shared_out(self.made_whole(mine, kept, here), kept)
                 kept.append(mine)
             for name in definitions(node):
                 kept.extend(Send(move.id, name, move.span) for move in self.sent.get(name, ()))
                 if name in self.received:
                     kept.append(Recv(name, self.received[name].id, node.span))
+        self.gather(whole, kept, here)
         return tuple(kept)
+
+    def gather(self, names: tuple[str, ...], before: list[Node], here: set[str]) -> dict[str, str]:
+        """Lets every instance have the whole of these names, of which it has a part: part → whole."""
+        for name in names:
+            if name in self.gathered and name not in here:
+                move = self.gathered[name]
+                before += [Send(move.id, name, move.span), Recv(_whole(name), move.id, move.span)]
+                here.add(name)
+        return {name: _whole(name) for name in names if name in self.gathered}
+
+    def made_whole(self, node: Node, before: list[Node], here: set[str]) -> Node:
+        to = self.gather(wanted_whole(node, self.axes, self.divided), before, here)
+        ends = [{name: _whole(name) for name in names if name in self.gathered}
+                for names in wanted_at_end(node, self.axes)]
+        match node:
+            case Call():
+                return replace(node, args=tuple(to.get(name, name) for name in node.args),
+                               kwargs=tuple((field, to.get(name, name)) for field, name in node.kwargs))
+            case Pure():
+                return replace(node, inputs=tuple((local, to.get(name, name)) for local, name in node.inputs))
+            case For() | While():
+                return replace(node, carries=tuple(
+                    c if c.out in self.axes else replace(c, init=to.get(c.init or "", c.init),
+                                                         next=ends[0].get(c.next, c.next)) for c in node.carries))
+            case If():
+                return replace(node, merges=tuple(
+                    m if m.out in self.axes else replace(m, then=ends[0].get(m.then, m.then),
+                                                         orelse=ends[1].get(m.orelse, m.orelse)) for m in node.merges))
+        return node
 
     def shared_out(self, node: Node, before: list[Node]) -> Node:
         """A whole value that enters what is divided (a loop's name, an op per shard) is cut to the instance's part."""
@@ -97,18 +134,26 @@ class _Projection:
             case Pure():
                 return node if node.out in self.computed else None
             case For():
-                body, carries = self.block(node.body), self.carries(node.carries)
+                body, carries = self.block(node.body, *self.ends(node)), self.carries(node.carries)
                 return replace(node, body=body, carries=carries) if body or carries else None
             case While():
-                body, test, carries = self.block(node.body), self.block(node.test), self.carries(node.carries)
+                body, test = self.block(node.body, *self.ends(node)), self.block(node.test)
+                carries = self.carries(node.carries)
                 return replace(node, body=body, test=test, carries=carries) if body or carries else None
             case If():
-                then, orelse = self.block(node.then), self.block(node.orelse)
+                then, orelse = map(self.block, (node.then, node.orelse), self.ends(node))
                 merges: tuple[Merge, ...] = tuple(m for m in node.merges if m.out in self.computed)
                 if not then and not orelse and not merges:
                     return None
                 return replace(node, then=then, orelse=orelse, merges=merges)
         return None
 
+    def ends(self, node: Node) -> tuple[tuple[str, ...], ...]:
+        return wanted_at_end(node, self.axes)
+
     def carries(self, carries: tuple[Carry, ...]) -> tuple[Carry, ...]:
         return tuple(c for c in carries if c.phi in self.computed or c.out in self.computed)
+
+
+def _whole(name: str) -> str:
+    return f"whole_{name}"

@@ -1,8 +1,9 @@
 """What moves between the instances of fragments, within one process.
 
 A channel is known by its move and the two instances it joins, and keeps order: what was sent first is received first.
-A gather joins the parts of all source instances in the order of their shards; a scatter divides among the targets;
-a broadcast gives all the same. Values are handed over without a copy, so whoever sends must not write over them.
+A gather joins the parts of all source instances in the order of their shards, an allgather does so for each of them; a
+scatter divides among the targets; a broadcast gives all the same; an allreduce hands everyone the list of what each
+learner brings. Values are handed over without a copy, so whoever sends must not write over them.
 """
 
 from collections import deque
@@ -24,6 +25,9 @@ class Exchange:
         self.sizes = sizes
         self.channels: dict[tuple[str, int, int], deque[Any]] = {}
         self.changed = Condition()
+        # Where learners agree, by the state that they agree on; one instance alone has nobody to ask.
+        self.among = {move.value: move.id for move in moves
+                      if move.kind == "allreduce" and len(sizes[move.source]) > 1}
         for move in moves:
             for source in range(len(sizes[move.source])):
                 for target in range(len(sizes[move.target])):
@@ -70,7 +74,9 @@ class Exchange:
     def receive(self, move_id: str, target: int) -> Any:
         move = self.moves[move_id]
         parts = [self.channels[move_id, source, target].popleft() for source in self.sources(move, target)]
-        if move.kind != "gather" or len(parts) == 1:
+        if move.kind == "allreduce":
+            return [one for part in parts for one in part]  # what each learner brings
+        if move.kind not in ("gather", "allgather") or len(parts) == 1:
             return parts[0]
 
         def join(*xs: Any) -> Any:

@@ -33,6 +33,19 @@ def test_threads_and_uneven_instances(name, distribution):
     check(LOOPS[name], Corridor(), deployments, shards=4)
 
 
+@pytest.mark.parametrize("name", [name for name in LOOPS if name != "Stores"])  # its replay cannot be halved
+def test_every_loop_with_several_learners(name):
+    """Two learner shards are the same two learners wherever they are."""
+    check(LOOPS[name], Corridor(), [Deployment("multi-learner", "inline", learners=2)], shards=2, learner_shards=2)
+
+
+@pytest.mark.parametrize("name", ["Plain", "Branches", "TwoBuffers"])
+def test_learners_in_uneven_instances_and_beside_single_learners(name):
+    deployments = [Deployment("multi-learner", "threads", learners=2), Deployment("multi-learner", "inline"),
+                   Deployment("single-learner-coarse", "threads", 2), Deployment("single-learner-fine", "inline", 3)]
+    check(LOOPS[name], Corridor(), deployments, num_envs=6, shards=3, learner_shards=3)
+
+
 @pytest.mark.parametrize("distribution", SPREAD)
 def test_environment_on_the_host(distribution):
     check(LOOPS["Plain"], HostCorridor(), [Deployment(distribution, "threads", 2)], shards=2)

@@ -97,7 +97,7 @@ class WholeLearner(Learner):
 
     def learn(self, state, key, batch, *extra):
         leaves = [leaf.astype(jnp.int32).sum() for leaf in jax.tree.leaves((batch, extra))]
-        total = sum(leaves) % 1000 + draw(key, (), 3)
+        total = jnp.floor(self.agree((sum(leaves) % 1000 + draw(key, (), 3)).astype(jnp.float32))).astype(jnp.int32)
         learnt = state.opt["learnt"] + 1
         params = {"w": (state.params["w"] * 3 + total) % 97}
         return LearnerState(params, {"learnt": learnt}), {"total": total, "learnt": learnt}
@@ -189,7 +189,7 @@ class LinearLearner(Learner):
             return -(jnp.take_along_axis(chosen, batch.action[..., None], -1)[..., 0] * batch.reward).mean()
 
         value, grads = jax.value_and_grad(loss)(state.params)
-        params = jax.tree.map(lambda p, g: p - rate * g, state.params, grads)
+        params = jax.tree.map(lambda p, g: p - rate * g, state.params, self.agree(grads))
         return LearnerState(params, None), {"loss": value}
 
 
