@@ -86,8 +86,11 @@ class Program:
         policy = distributions.load(deployment.distribution)
         with_actors = frozenset(name for name, buffer in self.world.buffers.items() if buffer.home == "actor")
         self.placed = place(self.graph, policy.fragments(self.graph, with_actors), self.ops.axes)
-        self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, strict, deployment.actors,
-                                    deployment.learners)
+        learners, devices = deployment.learners, 1
+        if policy.devices and not strict:  # strict mode runs the shards one by one, as it does everywhere
+            learners, devices = 1, deployment.learners
+        self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, strict, deployment.actors, learners,
+                                    devices)
         self.backend = {"inline": Inline, "threads": Threads}[deployment.backend](self.workers)
         self.lead = next(w for w in self.workers if "learner" in w.program.fragment.components)
         self.evaluator = Evaluator(self.world.agent.actor)
@@ -159,6 +162,8 @@ class Program:
 
     def per_seed(self, resource: str) -> list[Any]:
         value = self.resources[resource]
+        if self.ops.devices:  # one copy will do
+            value = jax.device_get(value)
         return _unstack(value, self.seeds) if self.seeds > 1 else [value]
 
     def evaluate(self, episodes: int = 100) -> list[Episodes]:

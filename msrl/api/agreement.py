@@ -1,7 +1,6 @@
 """Where several learners come to agree: the mean of a value over all of them.
 
-`agree` is the identity for one learner and a collective where learners are batched or spread over a mesh along the
-axis `LEARNERS`. Otherwise it leaves a marker, a JAX primitive, at which a learner's program is cut: whoever runs the
+`agree` is the identity for one learner and a collective where learners are batched or spread over a mesh. Otherwise it leaves a marker, a JAX primitive, at which a learner's program is cut: whoever runs the
 parts gathers what each learner has, and hands the mean back.
 """
 
@@ -11,7 +10,8 @@ import jax
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
-LEARNERS = "learners"
+LEARNERS = "learners"  # a batched axis: several learners in one program
+DEVICES = "devices"  # a mesh axis: one program on several devices
 
 agree_p = Primitive("agree")
 agree_p.multiple_results = True
@@ -24,8 +24,17 @@ batching.primitive_batchers[agree_p] = lambda leaves, dims: (agree_p.bind(*leave
 
 def agree(tree: Any) -> Any:
     """The mean over all learners, the same for each of them."""
+    axes = [axis for axis in (LEARNERS, DEVICES) if in_scope(axis)]
+    for axis in axes:
+        tree = jax.lax.pmean(tree, axis)
+    leaves, form = jax.tree.flatten(tree)
+    return tree if axes or not leaves else jax.tree.unflatten(form, agree_p.bind(*leaves))
+
+
+def in_scope(axis: str) -> bool:
+    """Is this traced along the axis?"""
     try:
-        return jax.lax.pmean(tree, LEARNERS)
-    except NameError:  # the axis is not in scope
-        leaves, form = jax.tree.flatten(tree)
-        return jax.tree.unflatten(form, agree_p.bind(*leaves)) if leaves else tree
+        jax.lax.axis_index(axis)
+    except NameError:
+        return False
+    return True

@@ -134,8 +134,8 @@ class Worker:
             names[node.out] = out
 
     def moves(self, node: Node) -> bool:
-        """Does it hold anything that other instances take part in?"""
-        return any(isinstance(inner, (Send, Recv)) or (isinstance(inner, Call) and any(
+        """Does it hold anything that other instances take part in? Devices do so within one program."""
+        return self.ops.devices is None and any(isinstance(inner, (Send, Recv)) or (isinstance(inner, Call) and any(
             name in self.exchange.among for name in inner.writes)) for inner in walk((node,)))
 
     def branch(self, node: If, names: Names) -> Iterator[Look]:
@@ -203,7 +203,7 @@ class Worker:
                 run = chunk.run.lower(*arguments).compile()
                 self.compile_seconds += time.perf_counter() - began
             began = time.perf_counter()
-            carried, passes = run(*arguments)
+            *carried, passes = run(*arguments)
             passes = int(np.asarray(passes).max())
             done += passes
             if total is None:

@@ -5,6 +5,7 @@ import itertools
 import jax
 
 from msrl.backends.worker import Worker
+from msrl.engines.devices import use_devices
 from msrl.engines.library import Ops
 from msrl.engines.shapes import Shapes, local_shapes
 from msrl.errors import UsageError
@@ -14,9 +15,9 @@ from msrl.runtime.channels import Exchange
 
 
 def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array, strict: bool,
-                 actors: int, learners: int = 1) -> list[Worker]:
+                 actors: int, learners: int = 1, devices: int = 1) -> list[Worker]:
     """Workers in the order of fragments and instances. `actors` and `learners`: instances of what is replicated, without
-    and with the learner."""
+    and with the learner. On several `devices`, one worker has all."""
     world = ops.world
 
     def instances(fragment: Fragment) -> list[range]:
@@ -31,6 +32,8 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
                                        for name, mine in runs.items()})
     workers = []
     for name, program in project(placed).items():
+        if devices > 1:
+            use_devices(program, ops, shapes, placed.moves, devices)
         for instance, run in enumerate(runs[name]):
             mine = ops.part(run) if len(runs[name]) > 1 else ops
             local = local_shapes(shapes, dict(placed.axes), world.num_envs, mine.world.num_envs)

@@ -2,6 +2,7 @@
 
 import difflib
 
+from msrl.distribution.device_only import DeviceOnly
 from msrl.distribution.local import Local
 from msrl.distribution.multi_learner import MultiLearner
 from msrl.distribution.policy import DistributionPolicy
@@ -9,7 +10,7 @@ from msrl.distribution.single_learner_coarse import SingleLearnerCoarse
 from msrl.distribution.single_learner_fine import SingleLearnerFine
 from msrl.errors import UsageError
 
-DISTRIBUTIONS = {policy.name: policy for policy in (Local, SingleLearnerCoarse, SingleLearnerFine, MultiLearner)}
+DISTRIBUTIONS = {policy.name: policy for policy in (Local, SingleLearnerCoarse, SingleLearnerFine, MultiLearner, DeviceOnly)}
 
 
 def load(name: str) -> DistributionPolicy:

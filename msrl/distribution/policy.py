@@ -11,6 +11,7 @@ class DistributionPolicy(ABC):
 
     name: str
     summary: str
+    devices: bool = False  # is an instance a device, of one program?
 
     @abstractmethod
     def fragments(self, graph: Graph, with_actors: frozenset[str]) -> tuple[Fragment, ...]:

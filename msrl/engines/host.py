@@ -99,9 +99,9 @@ class HostEngine(Host):
 
 
 def traceable(node: Node, ops: Ops) -> bool:
-    """Can the node be part of a compiled program? Ops on the host and moves cannot."""
-    return all(ops.world.traceable(inner.component) if isinstance(inner, Call) else not isinstance(inner, (Send, Recv))
-               for inner in walk((node,)))
+    """Can the node be part of a compiled program? Ops on the host cannot, and moves only among devices."""
+    return all(ops.world.traceable(inner.component) if isinstance(inner, Call) else
+               ops.devices is not None or not isinstance(inner, (Send, Recv)) for inner in walk((node,)))
 
 
 def is_selection(node: Pure) -> bool:

@@ -31,6 +31,7 @@ class Ops:
         self.alone = cache(lambda component, method: alone(self.op(component, method), component, method))
         self.fused = cache(self._fused)
         self.learning = self._learning()
+        self.devices: Any = None  # a `Devices`, if its programs run on several
 
     def part(self, shards: range) -> "Ops":
         """The same ops for some of the shards. What runs one shard alone is shared."""

@@ -16,9 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from msrl.api import Agent, Buffer, Component, Config, Env, Record, Trainer
-from msrl.api.agreement import LEARNERS
+from msrl.api.agreement import DEVICES, LEARNERS, in_scope
 from msrl.errors import TypeCheckError, UsageError
-
 
 Over = Literal["shard", "learner"]
 Dims = tuple[int | None, ...]  # for each argument of a learner, the dimension on which it is divided
@@ -74,9 +73,12 @@ class World:
         total, first = self.config.num_envs, self.first_shard * self.envs_per_shard
         if self.num_envs == total:
             return whole
+        spread = in_scope(DEVICES)
 
         def leaf(x: Any) -> Any:
             divided = getattr(x, "ndim", 0) > dim and x.shape[dim] == total
+            if divided and spread:
+                return jax.lax.dynamic_slice_in_dim(x, device() * self.num_envs, self.num_envs, dim)
             return x[(slice(None),) * dim + (slice(first, first + self.num_envs),)] if divided else x
 
         return jax.tree.map(leaf, whole)
@@ -98,6 +100,11 @@ class World:
         if component == "env" or (component in self.buffers and self.buffers[component].home == "actor"):
             return "shard"
         return "learner" if component in self.buffers and self.config.learner_shards > 1 else None
+
+
+def device() -> Any:
+    """The number of the device that this is traced for, along a mesh; else 0."""
+    return jax.lax.axis_index(DEVICES) if in_scope(DEVICES) else 0
 
 
 def make_world(trainer: Trainer, env: Env) -> World:
@@ -201,10 +208,13 @@ def alone(op: Op, component: str, method: str) -> Callable[..., tuple[Any, tuple
 def fuse(op: Op, count: int, num_envs: int, dims: Dims) -> Callable[[jax.Array, tuple, tuple, dict], tuple[Any, tuple]]:
     """The op on whole values, all `count` shards or learners at once. Their states have a leading dimension if there
     are several; `keys` is then one key for each. Jitted, so that it is traced once however often it is used."""
-    if count == 1:
+    if count == 1 and op.out_dim is not None:
         return jax.jit(op.run)
 
     def run(keys, states, args, fields):
+        if count == 1:
+            out, written = op.run(keys, states, args, fields)
+            return jax.tree.map(settle_devices, out) if op.over and in_scope(DEVICES) else out, written
         axes = divide(op, args, fields, num_envs, dims)
         args, fields = jax.tree.map(lambda x, dim: x if dim < 0 else x.reshape(
             *x.shape[:dim], count, x.shape[dim] // count, *x.shape[dim + 1:]), (args, fields), axes)
@@ -226,7 +236,8 @@ def fuse(op: Op, count: int, num_envs: int, dims: Dims) -> Callable[[jax.Array, 
                     "depends on its part.",
                 instead="Change parameters by `self.apply_gradients(...)`; pass anything else that a batch goes into "
                         "through `self.agree(...)`, which takes the mean over all learners.") from problem
-        return jax.tree.map(settle, out), written
+        out = jax.tree.map(settle, out)
+        return jax.tree.map(settle_devices, out) if in_scope(DEVICES) else out, written
 
     def unfold(x):  # (..., S, B / S, ...) → (..., B, ...)
         at = op.out_dim
@@ -246,12 +257,18 @@ def settle(x: Any) -> Any:
     return x.mean(0).astype(x.dtype) if x.ndim == 1 else x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
 
+def settle_devices(x: Any) -> Any:
+    """The same along a mesh."""
+    return jax.lax.pmean(x, DEVICES).astype(x.dtype) if x.ndim == 0 else jax.lax.all_gather(x, DEVICES, tiled=True)
+
+
 def op_keys(base: jax.Array, op: Op, world: World) -> jax.Array:
     """The keys of the world's shards or learners (one key if there is one), before the call's number is folded in."""
     span = world.span(op.over)
+    first = span.start + device() * len(span) if op.over else 0
     if len(span) == 1:
-        return jax.random.fold_in(base, span.start)
-    return jax.vmap(jax.random.fold_in, (None, 0))(base, span.start + jnp.arange(len(span)))
+        return jax.random.fold_in(base, first)
+    return jax.vmap(jax.random.fold_in, (None, 0))(base, first + jnp.arange(len(span)))
 
 
 def op_key(root: jax.Array, component: str, method: str) -> jax.Array:

@@ -12,12 +12,28 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from msrl.api.agreement import DEVICES
 from msrl.engines.library import Ops
 from msrl.engines.ops import op_key, op_keys, strong
 from msrl.engines.reference import metrics_of
 from msrl.engines.shapes import Shapes
 from msrl.engines.tables import Table, fill, tables_of
-from msrl.ir.graph import Call, For, If, Node, Pure, While, base, calls, definitions, free, is_resource, nexts
+from msrl.ir.graph import (
+    Call,
+    For,
+    If,
+    Node,
+    Pure,
+    Recv,
+    Send,
+    While,
+    base,
+    calls,
+    definitions,
+    free,
+    is_resource,
+    nexts,
+)
 from msrl.ir.interp import Machine, Names, run_nodes
 
 # A program that runs once costs more to optimise than it saves: a third of the compile time.
@@ -27,8 +43,12 @@ RUN_ONCE = {"xla_backend_optimization_level": 0}
 class Traced(Machine):
     def __init__(self, ops: Ops, shapes: Shapes, nodes: tuple[Node, ...], root: jax.Array,
                  tables: dict[str, tuple[Table, Any]]):
+        self.moves = ops.devices.moves if ops.devices else {}
+        if ops.devices:
+            ops, shapes = ops.devices.ops, ops.devices.shapes
         self.ops, self.shapes, self.tables, self.world = ops, shapes, tables, ops.world
         self.positions: dict[str, Any] = {}  # loop index → which pass of it this is
+        self.sent: dict[str, Any] = {}  # by move
         # Made here, outside all loops, as they are the same on every pass.
         self.keys = {
             (call.component, call.method): op_keys(op_key(root, call.component, call.method), op, self.world)
@@ -67,6 +87,16 @@ class Traced(Machine):
         if node.out in self.shapes.tabular:
             return None  # read by other tabular names only, which are in tables
         return self.ops.scopes.evaluate(node, inputs)
+
+    def move(self, node: Send | Recv, names: Names) -> None:
+        """Among devices: each sends its part, and receives the whole."""
+        if isinstance(node, Send):
+            self.sent[node.move] = names[node.value]
+            return
+        dim = self.moves[node.move].dim
+        names[node.out] = jax.tree.map(
+            lambda x: lax.all_gather(x, DEVICES, axis=dim, tiled=True) if jnp.ndim(x) > dim else x,
+            self.sent[node.move])
 
     def for_(self, node: For, names: Names) -> None:
         start, stop, step = (names[b] if isinstance(b, str) else b for b in (node.start, node.stop, node.step))
@@ -157,7 +187,10 @@ class Stretch:
         self.kept = tuple(name for name in inputs if name not in self.given)
         self.inputs = (*self.given, *self.kept)
         self.outputs = outputs
-        program = jax.vmap(self.program, (0, 0, None, 0)) if seeds else self.program
+        program = self.program
+        if ops.devices:
+            program = ops.devices.spread(program, (self.given, self.kept), 2, outputs)
+        program = jax.vmap(program, (0, 0, None, 0)) if seeds else program
         self.run = jax.jit(program, donate_argnums=0, compiler_options=RUN_ONCE if once else None)
 
     def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array) -> tuple:
@@ -187,7 +220,11 @@ class Chunk:
         bounds = (loop.start, loop.step) if isinstance(loop, For) else ()
         read = {**self.read(), **{bound: None for bound in bounds if isinstance(bound, str)}}
         self.constants = tuple(name for name in read if name not in own)
-        program = jax.vmap(self.program, (0, 0, None, None, None, 0)) if seeds else self.program
+        program = self.program
+        if ops.devices:
+            carried = tuple(carry.phi or carry.out for carry in loop.carries)
+            program = ops.devices.spread(program, (carried, self.constants), 4, (*carried, "passes"))
+        program = jax.vmap(program, (0, 0, None, None, None, 0)) if seeds else program
         self.run = jax.jit(program, donate_argnums=0)
 
     def read(self) -> dict[str, None]:
@@ -202,14 +239,15 @@ class Chunk:
         machine = Traced(self.ops, self.shapes, (self.loop,), root,
                          {t.name: (t, e) for t, e in zip(self.tables, tables)})
         if isinstance(self.loop, While):
-            return machine.bounded_while(self.loop, names, carried, count)
+            carried, passes = machine.bounded_while(self.loop, names, carried, count)
+            return *carried, passes
         loop = self.loop
         start, step = (names[bound] if isinstance(bound, str) else bound for bound in (loop.start, loop.step))
 
         def one_pass(at: Any, state: tuple) -> tuple:
             return machine.one_pass(loop, names, state, at, start + (begin + at) * step)
 
-        return lax.fori_loop(0, count, one_pass, carried), count
+        return *lax.fori_loop(0, count, one_pass, carried), count
 
     def arguments(self, carried: tuple, names: Names, begin: int, count: int, root: jax.Array) -> tuple:
         """`begin` counts passes, not indices. Tables are padded to `size`, so that all chunks run one program."""

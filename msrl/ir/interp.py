@@ -49,6 +49,10 @@ class Machine(ABC):
     @abstractmethod
     def if_(self, node: If, names: Names) -> None: ...
 
+    def move(self, node: Send | Recv, names: Names) -> None:
+        """What crosses between instances, for a machine that is all of them at once."""
+        raise AssertionError("moves are for whoever runs the local programs")
+
     def block(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...]) -> None:
         """Runs a block; `names` holds what is defined so far and gains at least the names in `tail`."""
         run_nodes(nodes, names, self)
@@ -111,7 +115,7 @@ def run_nodes(nodes: tuple[Node, ...], names: Names, machine: Machine) -> None:
             case If():
                 machine.if_(node, names)
             case Send() | Recv():
-                raise AssertionError("moves are for whoever runs the local programs")
+                machine.move(node, names)
             case _:
                 assert_never(node)
 

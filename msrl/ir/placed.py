@@ -59,6 +59,7 @@ class LocalProgram:
     fragment: Fragment
     nodes: tuple[Node, ...]
     results: tuple[str, ...]  # of the graph's results, those that live here
+    parts: tuple[tuple[str, str, int], ...] = ()  # (name, of which whole value, on which dimension it was cut)
 
 
 def wanted_whole(node: Node, axes: Mapping[str, int], divided: Container[str]) -> tuple[str, ...]:

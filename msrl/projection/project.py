@@ -41,7 +41,7 @@ class _Projection:
         self.replicated = placed.fragment(fragment).axis is not None
         self.divided = {call.component for call in calls(placed.graph.nodes) if call.component != "learner"
                         and any(name in self.axes for name in definitions(call))}
-        self.cut: list[str] = []
+        self.cut: list[tuple[str, str, int]] = []  # as in LocalProgram.parts
         self.sent: dict[str, list[Move]] = {}
         self.received: dict[str, Move] = {}
         self.gathered: dict[str, Move] = {}
@@ -57,7 +57,8 @@ class _Projection:
 
     def program(self) -> LocalProgram:
         results = tuple(name for name in self.placed.graph.results if name in self.computed)
-        return LocalProgram(self.placed.fragment(self.fragment), self.block(self.placed.graph.nodes), results)
+        nodes = self.block(self.placed.graph.nodes)
+        return LocalProgram(self.placed.fragment(self.fragment), nodes, results, tuple(self.cut))
 
     def block(self, nodes: tuple[Node, ...], whole: tuple[str, ...] = ()) -> tuple[Node, ...]:
         """`whole`: the names of which the block's reader wants the whole."""
@@ -110,7 +111,7 @@ class _Projection:
 
         def part(name: str, dim: int) -> str:
             out = f"{base(name)}_{dim}_part.{len(self.cut) + 1}"
-            self.cut.append(out)
+            self.cut.append((out, name, dim))
             before.append(Pure(out, f"part_(whole, {dim})", (("whole", name),), "train", node.span))
             return out
 

@@ -1,0 +1,67 @@
+"""One program on several devices gives what it gives on one: device-only, on virtual devices of the CPU.
+
+JAX makes its devices once per process, so these tests run in one of their own.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import sys
+import jax
+import numpy as np
+from msrl.pipeline import Deployment, compile
+from tests.matrix.comparing import plain
+from tests.matrix.loops import LOOPS
+from tests.matrix.toys import Corridor
+
+names, devices, shards = sys.argv[1].split(","), int(sys.argv[2]), int(sys.argv[3])
+assert len(jax.devices()) >= devices
+
+
+def run(trainer, env, deployment=Deployment(), **settings):
+    program = compile(trainer, env, deployment=deployment, **settings)
+    metrics = [update.metrics for update in program.run()]
+    return program, metrics
+
+
+def same(trainer, env, tolerance, **settings):
+    one, wanted = run(trainer, env, **settings)
+    many, found = run(trainer, env, Deployment("device-only", "inline", learners=devices), **settings)
+    spread = {len(leaf.sharding.device_set) for leaf in jax.tree.leaves(many.resources["$env"])}
+    assert spread == {devices}, spread
+    for name in one.resources.keys() - {"$metrics"}:
+        pairs = zip(jax.tree.leaves(one.resources[name]), jax.tree.leaves(many.resources[name]), strict=True)
+        for a, b in pairs:
+            np.testing.assert_allclose(plain(b), plain(a), rtol=tolerance, atol=tolerance, err_msg=name)
+    assert len(wanted) == len(found)
+    for a, b in zip(wanted, found):
+        np.testing.assert_allclose([b[name] for name in a], list(a.values()), rtol=tolerance, atol=tolerance)
+
+
+for name in names:
+    if name in LOOPS:
+        same(LOOPS[name], Corridor(), 0.0, num_envs=shards, shards=shards, learner_shards=devices)
+    else:
+        same(name, "CartPole-v1", 1e-4, num_envs=16, shards=shards, learner_shards=devices, rollout=4, total_steps=256,
+             epochs=2, minibatches=2, hidden=(8,))
+    print("same", name)
+"""
+
+
+@pytest.mark.parametrize("names, devices, shards", [
+    ("Plain,While,Branches,Counters,Rows,Helpers,Components,Deep", 2, 4),
+    ("ppo", 4, 8),
+    ("ppo", 8, 8),
+])
+def test_several_devices_as_one(names, devices, shards):
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+    done = subprocess.run([sys.executable, "-c", SCRIPT, names, str(devices), str(shards)], cwd=ROOT, text=True,
+                          capture_output=True, env={**os.environ, "XLA_FLAGS": flags, "PJRT_NPROC": str(2 * devices)})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:-1] == [f"same {name}" for name in names.split(",")]
