@@ -12,12 +12,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from msrl.algorithms.minibatches import learn_in_minibatches
 from msrl.algorithms.networks import Network, Policy, clip_each
 from msrl.algorithms.requirements import bounded, require_action, require_one_agent
 from msrl.api import Actor, Agent, Box, Config, Discrete, Learner, LearnerState, MultiDiscrete, Record, Trainer
 from msrl.buffers import Rollout
 from msrl.envs.wrappers import NormaliseObs, NormaliseReward, ScaleActions
-from msrl.rl import clipped_surrogate, clipped_value_loss, gae, permutation
+from msrl.rl import clipped_surrogate, clipped_value_loss, gae
 
 
 @dataclass(frozen=True)
@@ -111,20 +112,10 @@ class PPOLearner(Learner):
         return state.params["actor"]
 
     def learn(self, state, key, batch):
-        rows = self.rows(state.params, batch)
-        size = rows.value.shape[0] // self.config.minibatches
-        keys = jax.random.split(key, self.config.epochs)
-        order = jax.vmap(lambda key: permutation(key, rows.value.shape[0]))(keys)  # (epochs, T*B)
-        order = order[:, : size * self.config.minibatches].reshape(-1, size)
-
-        def step(carry, chosen):
-            params, opt = carry
-            minibatch = jax.tree.map(lambda leaf: leaf[chosen], rows)
-            grads, metrics = jax.grad(self.loss, has_aux=True)(params, minibatch)
-            return self.apply_gradients(self.optimiser, params, opt, grads), metrics
-
-        (params, opt), metrics = jax.lax.scan(step, (state.params, state.opt), order)
-        return state.replace(params=params, opt=opt), jax.tree.map(jnp.mean, metrics)
+        config, rows = self.config, self.rows(state.params, batch)
+        apply = partial(self.apply_gradients, self.optimiser)
+        return learn_in_minibatches(state, key, rows, loss=self.loss, apply=apply, epochs=config.epochs,
+                                    minibatches=config.minibatches)
 
     def rows(self, params, batch):
         """What the epochs learn from, leaves (T*B, ...), from a rollout with leaves (T, B, ...)."""
