@@ -9,7 +9,17 @@ import jax
 import jax.numpy as jnp
 
 from msrl.api import LearnerState
+from msrl.errors import UsageError
 from msrl.rl import permutation
+
+
+def check_minibatches(rows: int, minibatches: int) -> None:
+    """There is at least a row for each minibatch."""
+    if minibatches > rows:
+        raise UsageError(f"minibatches is {minibatches}, and there are {rows} steps to divide.",
+                         why="An update has num_envs * rollout steps, and a minibatch takes one at least.",
+                         instead=f"Give --minibatches {rows} or less, or more --num-envs or --rollout (in Python: "
+                                 "minibatches=, num_envs=, rollout=).")
 
 
 def learn_in_minibatches(state: LearnerState, key: jax.Array, rows, *, loss, apply, epochs: int, minibatches: int):
