@@ -5,7 +5,6 @@ In: names and settings from a user. Out: a `Job`, its description for config.jso
 
 import dataclasses
 import inspect
-import numbers
 import platform
 import shlex
 import time
@@ -19,9 +18,9 @@ import jaxlib
 import msrl
 from msrl import algorithms, envs, pipeline
 from msrl.api import Config, Env, Trainer
+from msrl.api.ranges import Range, check_value
 from msrl.engines.ops import make_world
 from msrl.envs.wrappers import EpisodeStats
-from msrl.errors import UsageError
 from msrl.playing import describe
 from msrl.runtime import cache
 from msrl.runtime import strict as surroundings
@@ -59,26 +58,18 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
             seeds: int = 1, strict: bool = False, eval_every: int = 0, eval_episodes: int = 100,
             **fields: Any) -> Job:
     """Checks what can be checked, loads the algorithm and makes the environment."""
-    _at_least(1, seeds=seeds, eval_episodes=eval_episodes)
-    _at_least(0, eval_every=eval_every)
+    for name, value, least in (("seeds", seeds, 1), ("eval_episodes", eval_episodes, 1), ("eval_every", eval_every, 0)):
+        check_value(name, value, Range(least, whole=True))
     if strict:
         surroundings.pin()
     cache.enable()
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **pipeline.check_fields(cls, fields))
-    _at_least(1, total_steps=settings.total_steps, num_envs=settings.num_envs, shards=settings.shards)
     made = isinstance(env, str)
     base = envs.make(env) if isinstance(env, str) else env
     name = algorithm if isinstance(algorithm, str) else cls.__name__
     return Job(name, cls, env if isinstance(env, str) else env.spec.id, base, made, settings, seed, seeds, strict,
                eval_every, eval_episodes)
-
-
-def _at_least(least: int, **values: int) -> None:
-    for name, value in values.items():
-        if not isinstance(value, numbers.Integral) or value < least:
-            raise UsageError(f"{name} is {value!r}.", why=f"It must be a whole number, {least} or more.",
-                             instead=f"Give --{name.replace('_', '-')} (in Python: {name}=) another value.")
 
 
 def about(job: Job) -> dict[str, Any]:

@@ -16,58 +16,52 @@ from flax import linen as nn
 
 from msrl.algorithms.networks import Torso, dense
 from msrl.algorithms.requirements import require_action, require_one_agent
-from msrl.api import Actor, Agent, Config, Discrete, Learner, LearnerState, Record, Space, Trainer
+from msrl.algorithms.warmup import ReplayConfig
+from msrl.api import Actor, Agent, Discrete, Learner, LearnerState, Record, Space, Trainer
+from msrl.api.ranges import Count, Natural, NotNegative, Portion, Positive, Widths
 from msrl.buffers import Replay
 from msrl.rl import huber, linear, polyak, q_error
 
 
 @dataclass(frozen=True)
-class DQNConfig(Config):
-    total_steps: int = 200_000
+class DQNConfig(ReplayConfig):
+    total_steps: Count = 200_000
     """Environment steps to train for, warm-up included."""
-    num_envs: int = 8
+    num_envs: Count = 8
     """Environments that step side by side."""
-    warmup: int = 2_000
+    warmup: Natural = 2_000
     """Environment steps with random actions before the first learning."""
-    capacity: int = 100_000
+    capacity: Count = 100_000
     """Transitions that the replay buffer keeps."""
-    batch_size: int = 128
+    batch_size: Count = 128
     """Transitions per learning."""
-    train_every: int = 1
+    train_every: Count = 1
     """Loop iterations (steps of all environments) between two learnings."""
-    target_every: int = 1
+    target_every: Count = 1
     """Learnings between two updates of the target network."""
-    tau: float = 0.01
+    tau: Portion = 0.01
     """How far such an update goes: a small part at every learning, or 1, a copy, now and then."""
     double: bool = True
     """Whether the online network chooses the action whose target value is taken."""
     dueling: bool = False
     """Whether the network is split into a state's value and the actions' advantages."""
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: Widths = (128, 128)
     """Widths of the hidden layers."""
-    learning_rate: float = 1e-3
+    learning_rate: NotNegative = 1e-3
     """Step size of Adam."""
-    gamma: float = 0.99
+    gamma: Portion = 0.99
     """Discount per step."""
-    huber_delta: float = 100.0
+    huber_delta: Positive = 100.0
     """Size from which on an error counts linearly. With one far below the values' size, the network learns medians in
     place of means: what is usual beats what is costly, and the values diverge."""
-    max_grad_norm: float = 10.0
+    max_grad_norm: Positive = 10.0
     """Norm to which gradients are cut."""
-    epsilon_start: float = 1.0
+    epsilon_start: Portion = 1.0
     """Probability of a random action after the warm-up."""
-    epsilon_end: float = 0.05
+    epsilon_end: Portion = 0.05
     """The same at the end of the decay."""
-    epsilon_fraction: float = 0.2
+    epsilon_fraction: Portion = 0.2
     """Part of the training over which it decays."""
-
-    @property
-    def warmup_iterations(self) -> int:
-        return -(-max(self.warmup, self.batch_size) // self.num_envs)
-
-    @property
-    def iterations(self) -> int:
-        return max(1, self.total_steps // self.num_envs - self.warmup_iterations)
 
     @property
     def epsilon_iterations(self) -> int:

@@ -13,46 +13,51 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from msrl.algorithms.minibatches import check_minibatches, learn_in_minibatches
 from msrl.algorithms.networks import Network, Policy, clip_each, encode
 from msrl.algorithms.requirements import bounded, require_action, require_agents, require_vector_observations
 from msrl.api import Actor, Agent, Box, Config, Discrete, EnvSpec, Learner, LearnerState, MultiDiscrete, Record, Trainer
+from msrl.api.ranges import Count, NotNegative, Portion, Positive, Widths
 from msrl.buffers import Rollout
 from msrl.envs.wrappers import ScaleActions
-from msrl.rl import clipped_surrogate, clipped_value_loss, gae, permutation
+from msrl.rl import clipped_surrogate, clipped_value_loss, gae
 
 
 @dataclass(frozen=True)
 class MAPPOConfig(Config):
-    total_steps: int = 1_000_000
+    total_steps: Count = 1_000_000
     """Environment steps to train for; one step moves all agents."""
-    num_envs: int = 64
+    num_envs: Count = 64
     """Environments that step side by side."""
-    rollout: int = 100
+    rollout: Count = 100
     """Steps of each environment between two updates."""
-    epochs: int = 10
+    epochs: Count = 10
     """Times that each step is learnt from."""
-    minibatches: int = 4
+    minibatches: Count = 4
     """Parts that the steps are divided into at random in each epoch. What does not divide evenly is left out."""
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: Widths = (64, 64)
     """Widths of the hidden layers, in both networks."""
     agent_id: bool = False
     """Whether the policy is told which agent it acts for (one-hot), so that agents can behave differently."""
-    learning_rate: float = 7e-4
+    learning_rate: NotNegative = 7e-4
     """Step size of Adam."""
-    gamma: float = 0.99
+    gamma: Portion = 0.99
     """Discount per step."""
-    gae_lambda: float = 0.95
+    gae_lambda: Portion = 0.95
     """How far advantages look ahead: 0 is one step, 1 the whole episode."""
-    clip: float = 0.2
+    clip: Positive = 0.2
     """How far an action's probability may move, as a ratio, before it earns nothing more."""
     clip_value: bool = False
     """Whether the value is held to `clip` of its old one in the same way."""
-    value_coef: float = 0.5
+    value_coef: NotNegative = 0.5
     """Weight of the value loss."""
-    entropy_coef: float = 0.01
+    entropy_coef: NotNegative = 0.01
     """Weight of the entropy bonus."""
-    max_grad_norm: float = 10.0
+    max_grad_norm: Positive = 10.0
     """Norm to which the gradients of each network are cut."""
+
+    def check(self) -> None:
+        check_minibatches(self.num_envs * self.rollout, self.minibatches)
 
     @property
     def updates(self) -> int:
@@ -125,20 +130,10 @@ class MAPPOLearner(Learner):
         return state.params["actor"]
 
     def learn(self, state, key, batch):
-        rows = self.rows(state.params, batch)
-        size = rows.value.shape[0] // self.config.minibatches
-        keys = jax.random.split(key, self.config.epochs)
-        order = jax.vmap(lambda key: permutation(key, rows.value.shape[0]))(keys)  # (epochs, T*B)
-        order = order[:, : size * self.config.minibatches].reshape(-1, size)
-
-        def step(carry, chosen):
-            params, opt = carry
-            minibatch = jax.tree.map(lambda leaf: leaf[chosen], rows)
-            grads, metrics = jax.grad(self.loss, has_aux=True)(params, minibatch)
-            return self.apply_gradients(self.optimiser, params, opt, grads), metrics
-
-        (params, opt), metrics = jax.lax.scan(step, (state.params, state.opt), order)
-        return state.replace(params=params, opt=opt), jax.tree.map(jnp.mean, metrics)
+        config, rows = self.config, self.rows(state.params, batch)
+        apply = partial(self.apply_gradients, self.optimiser)
+        return learn_in_minibatches(state, key, rows, loss=self.loss, apply=apply, epochs=config.epochs,
+                                    minibatches=config.minibatches)
 
     def rows(self, params, batch):
         """What the epochs learn from, leaves (T*B, ...), from a rollout with leaves (T, B, ...)."""

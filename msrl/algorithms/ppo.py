@@ -12,51 +12,56 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from msrl.algorithms.minibatches import check_minibatches, learn_in_minibatches
 from msrl.algorithms.networks import Network, Policy, clip_each
 from msrl.algorithms.requirements import bounded, require_action, require_one_agent
 from msrl.api import Actor, Agent, Box, Config, Discrete, Learner, LearnerState, MultiDiscrete, Record, Trainer
+from msrl.api.ranges import Count, NotNegative, Portion, Positive, Widths
 from msrl.buffers import Rollout
 from msrl.envs.wrappers import NormaliseObs, NormaliseReward, ScaleActions
-from msrl.rl import clipped_surrogate, clipped_value_loss, gae, permutation
+from msrl.rl import clipped_surrogate, clipped_value_loss, gae
 
 
 @dataclass(frozen=True)
 class PPOConfig(Config):
-    total_steps: int = 300_000
+    total_steps: Count = 300_000
     """Environment steps to train for."""
-    num_envs: int = 64
+    num_envs: Count = 64
     """Environments that step side by side."""
-    rollout: int = 128
+    rollout: Count = 128
     """Steps of each environment between two updates."""
-    epochs: int = 4
+    epochs: Count = 4
     """Times that each step is learnt from."""
-    minibatches: int = 4
+    minibatches: Count = 4
     """Parts that the steps are divided into at random in each epoch, with one gradient step each. What does not divide
     evenly is left out, at random."""
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: Widths = (64, 64)
     """Widths of the hidden layers, in both networks."""
-    learning_rate: float = 2.5e-3
+    learning_rate: NotNegative = 2.5e-3
     """Step size of Adam. High, because a minibatch is large; with fewer environments, take less."""
     anneal: bool = True
     """Whether the learning rate falls to 0 over the training."""
-    gamma: float = 0.99
+    gamma: Portion = 0.99
     """Discount per step."""
-    gae_lambda: float = 0.98
+    gae_lambda: Portion = 0.98
     """How far advantages look ahead: 0 is one step, 1 the whole episode."""
-    clip: float = 0.2
+    clip: Positive = 0.2
     """How far an action's probability may move, as a ratio, before it earns nothing more."""
     clip_value: bool = False
     """Whether the value is held to `clip` of its old one in the same way."""
-    value_coef: float = 0.5
+    value_coef: NotNegative = 0.5
     """Weight of the value loss."""
-    entropy_coef: float = 0.01
+    entropy_coef: NotNegative = 0.01
     """Weight of the entropy bonus."""
-    max_grad_norm: float = 0.5
+    max_grad_norm: Positive = 0.5
     """Norm to which the gradients of each network are cut."""
     normalise_obs: bool = False
     """Whether observations are brought to mean 0 and variance 1, as seen so far."""
     normalise_reward: bool = False
     """Whether rewards are divided by the standard deviation of the discounted return, as seen so far."""
+
+    def check(self) -> None:
+        check_minibatches(self.num_envs * self.rollout, self.minibatches)
 
     @property
     def updates(self) -> int:
@@ -111,20 +116,10 @@ class PPOLearner(Learner):
         return state.params["actor"]
 
     def learn(self, state, key, batch):
-        rows = self.rows(state.params, batch)
-        size = rows.value.shape[0] // self.config.minibatches
-        keys = jax.random.split(key, self.config.epochs)
-        order = jax.vmap(lambda key: permutation(key, rows.value.shape[0]))(keys)  # (epochs, T*B)
-        order = order[:, : size * self.config.minibatches].reshape(-1, size)
-
-        def step(carry, chosen):
-            params, opt = carry
-            minibatch = jax.tree.map(lambda leaf: leaf[chosen], rows)
-            grads, metrics = jax.grad(self.loss, has_aux=True)(params, minibatch)
-            return self.apply_gradients(self.optimiser, params, opt, grads), metrics
-
-        (params, opt), metrics = jax.lax.scan(step, (state.params, state.opt), order)
-        return state.replace(params=params, opt=opt), jax.tree.map(jnp.mean, metrics)
+        config, rows = self.config, self.rows(state.params, batch)
+        apply = partial(self.apply_gradients, self.optimiser)
+        return learn_in_minibatches(state, key, rows, loss=self.loss, apply=apply, epochs=config.epochs,
+                                    minibatches=config.minibatches)
 
     def rows(self, params, batch):
         """What the epochs learn from, leaves (T*B, ...), from a rollout with leaves (T, B, ...)."""

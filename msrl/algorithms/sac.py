@@ -14,7 +14,9 @@ from flax import linen as nn
 
 from msrl.algorithms import requirements
 from msrl.algorithms.networks import Network, dense, encode
-from msrl.api import Actor, Agent, Box, Config, Learner, LearnerState, Record, Space, Trainer
+from msrl.algorithms.warmup import ReplayConfig
+from msrl.api import Actor, Agent, Box, Learner, LearnerState, Record, Space, Trainer
+from msrl.api.ranges import Count, Natural, NotNegative, Portion, Positive, Widths
 from msrl.buffers import Replay
 from msrl.envs.wrappers import ScaleActions
 from msrl.rl import TanhNormal, polyak
@@ -23,41 +25,33 @@ _LOG_STD = (-5.0, 2.0)  # beyond this, samples are the mean to float32's eye, or
 
 
 @dataclass(frozen=True)
-class SACConfig(Config):
-    total_steps: int = 40_000
+class SACConfig(ReplayConfig):
+    total_steps: Count = 40_000
     """Environment steps to train for, warm-up included."""
-    num_envs: int = 1
+    num_envs: Count = 1
     """Environments that step side by side. There is one learning per step of all of them."""
-    warmup: int = 1_000
+    warmup: Natural = 1_000
     """Environment steps with random actions before the first learning."""
-    capacity: int = 100_000
+    capacity: Count = 100_000
     """Transitions that the replay buffer keeps."""
-    batch_size: int = 128
+    batch_size: Count = 128
     """Transitions per learning."""
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: Widths = (128, 128)
     """Widths of the hidden layers, in all networks."""
-    actor_learning_rate: float = 1e-3
+    actor_learning_rate: NotNegative = 1e-3
     """Step size of Adam for the policy."""
-    critic_learning_rate: float = 1e-3
+    critic_learning_rate: NotNegative = 1e-3
     """Step size of Adam for the critics."""
-    alpha_learning_rate: float = 1e-3
+    alpha_learning_rate: NotNegative = 1e-3
     """Step size of Adam for the logarithm of the temperature."""
-    initial_alpha: float = 1.0
+    initial_alpha: Positive = 1.0
     """Temperature to begin with: what a nat of entropy is worth in reward."""
     target_entropy: float = -1.0
     """Entropy per entry of the action that the temperature is tuned to."""
-    gamma: float = 0.99
+    gamma: Portion = 0.99
     """Discount per step."""
-    tau: float = 0.005
+    tau: Portion = 0.005
     """How far the target critics move towards the critics at each learning."""
-
-    @property
-    def warmup_iterations(self) -> int:
-        return -(-max(self.warmup, self.batch_size) // self.num_envs)
-
-    @property
-    def iterations(self) -> int:
-        return max(1, self.total_steps // self.num_envs - self.warmup_iterations)
 
 
 class Critics(nn.Module):

@@ -10,22 +10,34 @@ from msrl.api.buffer import Buffer
 from msrl.api.component import Component
 from msrl.api.env import Env, EnvSpec
 from msrl.api.interaction import Interaction
+from msrl.api.ranges import Count, check_values
 
 
 @dataclass(frozen=True)
 class Config:
-    """What every algorithm's configuration has. Subclasses add their own fields, each with its default."""
+    """What every algorithm's configuration has. Subclasses add their own fields, each with its default.
 
-    total_steps: int = 300_000
+    A field whose type says what values it takes (`Count`, `Portion`, ... of msrl.api) is checked whenever a
+    configuration is made; `check` is for what several fields must agree on.
+    """
+
+    total_steps: Count = 300_000
     """Environment steps to train for."""
-    num_envs: int = 8
+    num_envs: Count = 8
     """Environments that step side by side."""
-    shards: int = 1
+    shards: Count = 1
     """Parts the environments are divided into: the unit of replication. Part of the algorithm, as each has its own
     random streams and statistics."""
     learner_shards: int = 1
     """Learners, each with its part of the shards, of every batch and of a replay; their gradients are averaged. Part
     of the algorithm, as it changes the result."""
+
+    def __post_init__(self) -> None:
+        check_values(self)
+        self.check()
+
+    def check(self) -> None:
+        """Raises a UsageError if fields do not fit together. Each is known to have a value of its range."""
 
 
 class Trainer(ABC):

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from msrl.cli.helptext import REGISTRY
 from msrl.errors import UsageError
 
 Algorithm = Annotated[Positional[str], arg(metavar="ALGORITHM", help="A name from `msrl list`, or file.py:Class.")]
@@ -84,7 +85,7 @@ TRAIN, GRAPH = "Train an algorithm on an environment.", "Print the graph that an
 def read(cls: type, args: list[str], prog: str) -> Any:
     """The options in `args`; leaves with tyro's message if they cannot be read."""
     check_flags(args, flags_of(cls), prog)
-    return tyro.cli(cls, args=args, prog=prog, description=cls.__doc__)
+    return tyro.cli(cls, args=args, prog=prog, description=cls.__doc__, registry=REGISTRY)
 
 
 def read_with_algorithm(options: type, args: list[str], prog: str, about: str) -> Any:
@@ -111,7 +112,7 @@ def read_with_algorithm(options: type, args: list[str], prog: str, about: str) -
     about = about if name else f"{about} `{prog} ppo --help` shows all flags of ppo, and so on for " \
         f"{', '.join(algorithms.ALGORITHMS)}, or path/to/file.py:TrainerClass."
     check_flags(args, flags_of(options) | flags_of(config), prog)
-    return tyro.cli(both, args=args, prog=prog, description=about)
+    return tyro.cli(both, args=args, prog=prog, description=about, registry=REGISTRY)
 
 
 def find_algorithm(args: list[str], known: list[str]) -> str | None:

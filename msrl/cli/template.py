@@ -12,6 +12,7 @@ import optax
 from flax import linen as nn
 
 from msrl.api import Actor, Agent, Config, Discrete, Learner, LearnerState, Record, Trainer
+from msrl.api.ranges import Count, NotNegative, Portion, Widths
 from msrl.buffers import Rollout
 from msrl.errors import EnvError
 from msrl.rl import Categorical, gae
@@ -19,23 +20,23 @@ from msrl.rl import Categorical, gae
 
 @dataclass(frozen=True)
 class MyAlgoConfig(Config):
-    """Every field is a flag of `msrl train`, and the text below it the flag's help."""
+    """Every field is a flag of `msrl train`, the text below it the flag's help, and its type what it may be."""
 
-    total_steps: int = 300_000
+    total_steps: Count = 300_000
     """Environment steps to train for."""
-    num_envs: int = 8
+    num_envs: Count = 8
     """Environments that step side by side."""
-    rollout: int = 128
+    rollout: Count = 128
     """Steps of each environment between two updates."""
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: Widths = (64, 64)
     """Widths of the hidden layers."""
-    learning_rate: float = 3e-3
+    learning_rate: NotNegative = 3e-3
     """Step size of Adam at the start; it falls to 0."""
-    gamma: float = 0.99
+    gamma: Portion = 0.99
     """Discount per step."""
-    gae_lambda: float = 0.98
+    gae_lambda: Portion = 0.98
     """How far advantages look ahead: 0 is one step, 1 the whole episode."""
-    entropy_coef: float = 0.01
+    entropy_coef: NotNegative = 0.01
     """Weight of the bonus for being undecided."""
 
     @property

@@ -6,6 +6,7 @@ that live on the host run as Python, once per shard. Expressions of loop indices
 """
 
 import ast
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -22,8 +23,9 @@ from msrl.ir.interp import Host, Names, run_nodes
 
 
 class HostEngine(Host):
-    def __init__(self, ops: Ops, shapes: Shapes, root: jax.Array):
-        self.ops, self.shapes, self.root, self.world = ops, shapes, root, ops.world
+    def __init__(self, ops: Ops, shapes: Shapes, root: jax.Array, compiled: Callable[[float], None]):
+        """`compiled` is told the seconds that each compilation took."""
+        self.ops, self.shapes, self.root, self.world, self.compiled = ops, shapes, root, ops.world, compiled
         self.reference = Reference(ops, root, shapes.items)
         self.seeds = root.shape[0] if root.ndim else None
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
@@ -92,7 +94,8 @@ class HostEngine(Host):
             if compiled:
                 later = free(tuple(n for _, group in order[at + 1:] for n in group), tail)
                 outputs = tuple(n for member in members for n in definitions(member) if n in later)
-                parts.append(Stretch(tuple(members), outputs, self.ops, self.shapes, self.seeds, once))
+                parts.append(Stretch(tuple(members), outputs, self.ops, self.shapes, self.seeds, once,
+                                     self.compiled))
             else:
                 parts.extend(members)
         return parts

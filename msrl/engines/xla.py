@@ -5,6 +5,8 @@
 between. Resources that a program replaces are donated.
 """
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -173,11 +175,13 @@ def no_metrics(shapes: Shapes) -> dict[str, Any]:
 
 
 class Stretch:
-    """A block compiled as one program. Called with the names in scope; returns those that are needed after it."""
+    """A block compiled as one program. Called with the names in scope; returns those that are needed after it. A call
+    that compiles, as the first one does, tells `compiled` how many seconds it took."""
 
     def __init__(self, nodes: tuple[Node, ...], outputs: tuple[str, ...], ops: Ops, shapes: Shapes,
-                 seeds: int | None, once: bool):
-        self.nodes, self.ops, self.shapes = nodes, ops, shapes
+                 seeds: int | None, once: bool, compiled: Callable[[float], None]):
+        self.nodes, self.ops, self.shapes, self.compiled = nodes, ops, shapes, compiled
+        self.began: float | None = None  # when the call that is compiling began to
         self.tables = tables_of(nodes, outputs, shapes.tabular)
         tabled = {table.name for table in self.tables}
         inputs = [name for name in free(nodes, outputs) if name not in tabled]
@@ -194,6 +198,7 @@ class Stretch:
         self.run = jax.jit(program, donate_argnums=0, compiler_options=RUN_ONCE if once else None)
 
     def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array) -> tuple:
+        self.began = time.perf_counter()  # Python is here only while JAX traces, so other calls have no clock to read
         names = dict(zip((*self.given, *self.kept), (*given, *kept), strict=True))
         machine = Traced(self.ops, self.shapes, self.nodes, root,
                          {t.name: (t, e) for t, e in zip(self.tables, tables)})
@@ -205,7 +210,11 @@ class Stretch:
         return tuple(names[n] for n in self.given), tuple(names[n] for n in self.kept), tables, root
 
     def __call__(self, names: Names, root: jax.Array) -> dict[str, Any]:
-        return dict(zip(self.outputs, self.run(*self.arguments(names, root)), strict=True))
+        made = self.run(*self.arguments(names, root))
+        if self.began is not None:
+            self.compiled(time.perf_counter() - self.began)
+            self.began = None
+        return dict(zip(self.outputs, made, strict=True))
 
 
 class Chunk:

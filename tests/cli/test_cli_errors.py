@@ -49,6 +49,26 @@ UsageError: 4 environments cannot be divided into 3 shards.
 All shards have the same number of environments, so that they run the same program.
 Use --shards with a divisor of 4, or change --num-envs.
 """),
+    "nothing to learn from": (["train", "ppo", "--env", "CartPole-v1", "--rollout", "0"], """\
+UsageError: rollout is 0.
+It must be a whole number, 1 or more.
+Give --rollout (in Python: rollout=) another value.
+"""),
+    "nothing to divide into": (["train", "mappo", "--env", "simple_spread", "--minibatches", "0"], """\
+UsageError: minibatches is 0.
+It must be a whole number, 1 or more.
+Give --minibatches (in Python: minibatches=) another value.
+"""),
+    "a layer of nothing": (["train", "dqn", "--env", "CartPole-v1", "--hidden", "64", "0"], """\
+UsageError: hidden is (64, 0).
+It must be a tuple, and each entry a whole number, 1 or more.
+Give --hidden (in Python: hidden=) another value.
+"""),
+    "a replay too small": (["graph", "sac", "--env", "Pendulum-v1", "--capacity", "100"], """\
+UsageError: capacity is 100, and batch_size 128.
+The replay must hold a whole batch, and what all environments bring in one step.
+Give --capacity 128 or more, or --batch-size 100 or less (in Python: capacity=, batch_size=).
+"""),
     "a field that is a flag": (["train", f"{TINY}:Clashing", "--env", "CartPole-v1"], """\
 UsageError: ClashingConfig has a field 'seed'.
 It is an option of `msrl train`, and a flag has one meaning.
