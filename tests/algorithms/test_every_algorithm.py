@@ -78,8 +78,8 @@ def test_learn_keeps_the_form_of_its_state(case):
     assert metrics and all(m.shape == () and m.dtype == jnp.float32 for m in metrics.values())
 
 
-@pytest.mark.parametrize("case", ["ppo-several", "ppo-box", "a2c-several", "a2c-box", "a3c", "impala-several", "impala-box",
-                                  "mappo", "dqn", "sac"])
+@pytest.mark.parametrize("case", ["ppo-several", "ppo-box", "a2c-several", "a2c-box", "a3c", "impala-several",
+                                  "impala-box", "mappo", "dqn", "sac"])
 def test_the_best_action_is_found(case):
     """A sign the wrong way round anywhere between the reward and the action makes this the worst one."""
     name, spec, fields = CASES[case]
