@@ -52,6 +52,9 @@ TASKS = {
     "ppo-halfcheetah": Task("ppo", "envpool:HalfCheetah-v4", 1500, 1_000_000, dict(
         num_envs=64, rollout=64, epochs=10, minibatches=16, learning_rate=3e-4, gae_lambda=0.95, entropy_coef=0.0,
         normalise_obs=True, normalise_reward=True)),
+    "a2c-cartpole": Task("a2c", "CartPole-v1", 475, 500_000),
+    "a3c-cartpole": Task("a3c", "CartPole-v1", 475, 500_000),
+    "impala-cartpole": Task("impala", "CartPole-v1", 475, 500_000),
     "dqn-cartpole": Task("dqn", "CartPole-v1", 475, 200_000),
     "sac-pendulum": Task("sac", "Pendulum-v1", -200, 40_000),
     "mappo-spread": Task("mappo", "simple_spread", 0.8, 2_000_000, score=spread_gap),

@@ -16,7 +16,10 @@ from msrl.api import Trainer
 from msrl.errors import UsageError
 
 ALGORITHMS: dict[str, tuple[str, str]] = {
+    "a2c": ("msrl.algorithms.a2c:A2C", "advantage actor-critic, all environments together: any actions"),
+    "a3c": ("msrl.algorithms.a3c:A3C", "advantage actor-critic with the short rollouts of the asynchronous one"),
     "dqn": ("msrl.algorithms.dqn:DQN", "deep Q-learning, double and duelling: choices, vectors or images"),
+    "impala": ("msrl.algorithms.impala:IMPALA", "actor-critic that corrects for rollouts older than its policy"),
     "mappo": ("msrl.algorithms.mappo:MAPPO", "PPO for several agents: a shared policy and a critic that sees all"),
     "ppo": ("msrl.algorithms.ppo:PPO", "proximal policy optimisation: any actions, vectors or images"),
     "sac": ("msrl.algorithms.sac:SAC", "soft actor-critic: continuous actions within bounds"),

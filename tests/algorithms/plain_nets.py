@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from msrl.api import Box, Discrete, EnvSpec, MultiDiscrete
+from msrl.api import Box, Discrete, EnvSpec, MultiDiscrete, Record
 
 VECTOR = Box((3,))
 DISCRETE = EnvSpec("toy", VECTOR, Discrete(4))
@@ -26,6 +26,23 @@ def some_state(agent, spread=0.4):
     shapes = jax.eval_shape(agent.learner.init, jax.random.key(0))
     return shapes.replace(params=jax.tree.map(draw, shapes.params), opt=jax.tree.map(zero, shapes.opt),
                           extra=jax.tree.map(draw, shapes.extra))
+
+
+def some_rollout(spec, seed=0, shape=(6, 4)):
+    """A rollout of `shape` (T, B) drawn at random: episodes end inside it, one way and the other. Where none ends, a
+    step leads to the next one's observation."""
+    rng = np.random.default_rng(seed)
+    terminated, truncated = rng.random((2, *shape)) < 0.2
+    if isinstance(spec.action, Box):
+        action = np.float32(rng.normal(size=(*shape, *spec.action.shape)))
+    else:
+        choices = getattr(spec.action, "nvec", None) or spec.action.n
+        action = rng.integers(0, choices, (*shape, *spec.action.shape)).astype(np.int32)
+    done = terminated | truncated
+    obs, final_obs = np.float32(rng.normal(size=(2, *shape, *spec.observation.shape)))
+    final_obs[:-1][~done[:-1]] = obs[1:][~done[:-1]]
+    return Record(obs=obs, final_obs=final_obs, action=action, reward=np.float32(rng.normal(size=shape)),
+                  log_prob=np.float32(rng.normal(size=shape) * 0.3 - 1.4), terminated=terminated, done=done)
 
 
 def layers(params):

@@ -21,12 +21,16 @@ OFF_POLICY = dict(batch_size=B, **SMALL)
 CASES = {
     "ppo": ("ppo", DISCRETE, SMALL), "ppo-several": ("ppo", MULTI, SMALL), "ppo-box": ("ppo", CONTINUOUS, SMALL),
     "ppo-images": ("ppo", IMAGES, SMALL), "ppo-state": ("ppo", EnvSpec("maze", Discrete(5), Discrete(2)), SMALL),
+    "a2c": ("a2c", DISCRETE, SMALL), "a2c-several": ("a2c", MULTI, SMALL), "a2c-box": ("a2c", CONTINUOUS, SMALL),
+    "a2c-images": ("a2c", IMAGES, SMALL), "a3c": ("a3c", DISCRETE, SMALL), "impala": ("impala", DISCRETE, SMALL),
+    "impala-several": ("impala", MULTI, SMALL), "impala-box": ("impala", CONTINUOUS, SMALL),
     "mappo": ("mappo", TEAM, SMALL), "mappo-id": ("mappo", TEAM, dict(agent_id=True, **SMALL)),
     "mappo-box": ("mappo", replace(TEAM, action=Box((2,), -1.0, 1.0)), SMALL),
     "dqn": ("dqn", DISCRETE, OFF_POLICY), "dqn-dueling": ("dqn", DISCRETE, dict(dueling=True, **OFF_POLICY)),
     "dqn-images": ("dqn", IMAGES, OFF_POLICY), "sac": ("sac", CONTINUOUS, OFF_POLICY),
 }
-EXTRA = {"ppo": (), "mappo": (), "dqn": (0.5,), "sac": (False,)}
+OF_ROLLOUTS = ("a2c", "a3c", "impala", "mappo", "ppo")
+EXTRA = {**dict.fromkeys(OF_ROLLOUTS, ()), "dqn": (0.5,), "sac": (False,)}
 
 
 def make(name, spec, fields):
@@ -36,7 +40,7 @@ def make(name, spec, fields):
 
 def one_step(name, agent, spec, weights, key, reward):
     """A batch in which every episode is one step long; `reward` maps an action's array to its worth."""
-    leading = (T, B) if name in ("ppo", "mappo") else (B,)
+    leading = (T, B) if name in OF_ROLLOUTS else (B,)
     shape = (*leading, *spec.batch(spec.observation, 1)[1:])
     obs = jnp.ones(shape, spec.observation.dtype)
     act = agent.actor.act(weights, key, obs, *EXTRA[name])
@@ -74,7 +78,8 @@ def test_learn_keeps_the_form_of_its_state(case):
     assert metrics and all(m.shape == () and m.dtype == jnp.float32 for m in metrics.values())
 
 
-@pytest.mark.parametrize("case", ["ppo-several", "ppo-box", "mappo", "dqn", "sac"])
+@pytest.mark.parametrize("case", ["ppo-several", "ppo-box", "a2c-several", "a2c-box", "a3c", "impala-several",
+                                  "impala-box", "mappo", "dqn", "sac"])
 def test_the_best_action_is_found(case):
     """A sign the wrong way round anywhere between the reward and the action makes this the worst one."""
     name, spec, fields = CASES[case]
@@ -137,6 +142,14 @@ Use ppo, or an environment with several agents."""),
 PPO cannot take toy: it has 2 agents.
 PPO learns for one agent, whose observations have no agent dimension.
 Use mappo, or an environment with one agent."""),
+    "a3c takes one agent": ("a3c", TEAM, """\
+A3C cannot take toy: it has 2 agents.
+A3C learns for one agent, whose observations have no agent dimension.
+Use mappo, or an environment with one agent."""),
+    "impala takes vectors": ("impala", replace(CONTINUOUS, action=Box((2, 2))), """\
+IMPALA cannot take toy: its actions are Box(2, 2).
+IMPALA takes actions of these spaces: Discrete, MultiDiscrete, Box of rank 1.
+Use a wrapper that flattens them."""),
     "ppo takes vectors": ("ppo", replace(CONTINUOUS, action=Box((2, 2))), """\
 PPO cannot take toy: its actions are Box(2, 2).
 PPO takes actions of these spaces: Discrete, MultiDiscrete, Box of rank 1.

@@ -42,9 +42,10 @@ def test_a_file_of_ones_own(tmp_path):
 
 
 @pytest.mark.parametrize("name, message", [
-    ("poo", "there is no algorithm 'poo'. Did you mean ppo or mappo?\nThe algorithms are dqn, mappo, ppo, sac.\n"
+    ("poo", "there is no algorithm 'poo'. Did you mean ppo or mappo?\n"
+            "The algorithms are a2c, a3c, dqn, impala, mappo, ppo, sac.\n"
             "For one of your own: write path/to/file.py:TrainerClass."),
-    ("zzz", "there is no algorithm 'zzz'.\nThe algorithms are dqn, mappo, ppo, sac.\n"
+    ("zzz", "there is no algorithm 'zzz'.\nThe algorithms are a2c, a3c, dqn, impala, mappo, ppo, sac.\n"
             "For one of your own: write path/to/file.py:TrainerClass."),
     ("nowhere/at_all.py:Mine", "nowhere/at_all.py:Mine: there is no file nowhere/at_all.py.\n"
                                "Write path/to/file.py:TrainerClass."),

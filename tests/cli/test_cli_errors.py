@@ -11,12 +11,12 @@ from tests.cli.conftest import TINY
 CASES = {
     "no algorithm": (["train"], """\
 UsageError: msrl train needs an algorithm.
-There are dqn, mappo, ppo, sac.
+There are a2c, a3c, dqn, impala, mappo, ppo, sac.
 For instance: msrl train ppo --env CartPole-v1
 """),
     "unknown algorithm": (["train", "pqo", "--env", "CartPole-v1"], """\
 UsageError: there is no algorithm 'pqo'. Did you mean ppo or mappo?
-The algorithms are dqn, mappo, ppo, sac.
+The algorithms are a2c, a3c, dqn, impala, mappo, ppo, sac.
 For one of your own: write path/to/file.py:TrainerClass.
 """),
     "unknown flag": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--nois", "3"], f"""\

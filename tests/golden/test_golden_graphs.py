@@ -16,6 +16,9 @@ from msrl.ir.verify import verify
 
 # Sizes are given, so that tuning an algorithm's defaults does not change its graph.
 SETUPS = {
+    "a2c": ("CartPole-v1", dict(total_steps=4096, num_envs=8, rollout=16)),
+    "a3c": ("CartPole-v1", dict(total_steps=4096, num_envs=8, rollout=4)),
+    "impala": ("CartPole-v1", dict(total_steps=4096, num_envs=8, rollout=16)),
     "ppo": ("CartPole-v1", dict(total_steps=4096, num_envs=8, rollout=64)),
     "dqn": ("CartPole-v1", dict(total_steps=4096, num_envs=8, warmup=256, batch_size=32)),
     "sac": ("Pendulum-v1", dict(total_steps=4096, num_envs=8, warmup=256, batch_size=32)),

@@ -4,6 +4,7 @@ The thresholds lie far from what chance gives (in brackets), and below what the 
 """
 
 import numpy as np
+import pytest
 
 from msrl.pipeline import compile
 
@@ -21,6 +22,11 @@ def test_ppo_balances_a_pole():
 
 def test_ppo_balances_a_pole_on_the_host():
     assert mean_return("ppo", "gymnasium:CartPole-v1", total_steps=20_000, num_envs=8, rollout=64) > 150
+
+
+@pytest.mark.parametrize("algorithm", ["a2c", "a3c", "impala"])
+def test_actor_critics_balance_a_pole(algorithm):
+    assert mean_return(algorithm, "CartPole-v1", total_steps=150_000) > 150  # (about 20)
 
 
 def test_dqn_balances_a_pole():

@@ -8,6 +8,9 @@ from msrl.algorithms import load
 from tests.matrix.comparing import check
 
 TINY = {
+    "a2c": ("CartPole-v1", dict(total_steps=32, rollout=4, hidden=(4,))),
+    "a3c": ("CartPole-v1", dict(total_steps=32, rollout=4, hidden=(4,))),
+    "impala": ("CartPole-v1", dict(total_steps=32, rollout=4, hidden=(4,))),
     "ppo": ("CartPole-v1", dict(total_steps=32, rollout=4, epochs=1, minibatches=2, hidden=(4,))),
     "dqn": ("CartPole-v1", dict(total_steps=32, warmup=8, capacity=64, batch_size=4, hidden=(4,))),
     "sac": ("Pendulum-v1", dict(total_steps=32, warmup=8, capacity=64, batch_size=4, hidden=(4,))),
