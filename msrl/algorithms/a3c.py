@@ -8,15 +8,16 @@ place this is A2C with the paper's sizes, and the departures are those of A2C.
 from dataclasses import dataclass
 
 from msrl.algorithms.a2c import A2C, A2CConfig
+from msrl.api.ranges import Count, NotNegative
 
 
 @dataclass(frozen=True)
 class A3CConfig(A2CConfig):
-    num_envs: int = 16
+    num_envs: Count = 16
     """Environments that step side by side. The paper has 16 actor-learners with one each."""
-    rollout: int = 5
+    rollout: Count = 5
     """Steps of each environment between two updates, the paper's t_max: how many rewards a return has at most."""
-    learning_rate: float = 2e-3
+    learning_rate: NotNegative = 2e-3
     """Step size of RMSProp. The paper draws it from 1e-4 to 1e-2, anew for each of its runs."""
 
 

@@ -15,41 +15,42 @@ import jax.numpy as jnp
 
 from msrl.algorithms.actor_critic import ActorCritic, OneStepLearner
 from msrl.api import Config
+from msrl.api.ranges import Count, NotNegative, Portion, Positive, Widths
 from msrl.rl import vtrace
 
 
 @dataclass(frozen=True)
 class IMPALAConfig(Config):
-    total_steps: int = 500_000
+    total_steps: Count = 500_000
     """Environment steps to train for."""
-    num_envs: int = 32
+    num_envs: Count = 32
     """Environments that step side by side: the rollouts in a batch."""
-    rollout: int = 20
+    rollout: Count = 20
     """Steps of each environment between two updates."""
-    hidden: tuple[int, ...] = (64, 64)
+    hidden: Widths = (64, 64)
     """Widths of the hidden layers, in both networks."""
-    learning_rate: float = 4e-3
+    learning_rate: NotNegative = 4e-3
     """Step size of RMSProp. High, because losses are means; with fewer environments, take less."""
     anneal: bool = True
     """Whether the learning rate falls to 0 over the training."""
-    decay: float = 0.99
+    decay: Portion = 0.99
     """How much of the mean square of the gradients RMSProp keeps at each update."""
-    epsilon: float = 1e-5
+    epsilon: NotNegative = 1e-5
     """What RMSProp adds to that mean square, so that small gradients take small steps."""
-    gamma: float = 0.99
+    gamma: Portion = 0.99
     """Discount per step."""
-    vtrace_lambda: float = 1.0
+    vtrace_lambda: Portion = 1.0
     """How far V-trace looks ahead within a rollout: 0 is one step, 1 all of it, as in the paper."""
-    clip_rho: float = 1.0
+    clip_rho: Positive = 1.0
     """Largest weight of a step's own error. It decides whose values the critic learns: towards 0 those of the policy
     that acted, towards infinity those of the policy learnt. It bounds the weights of the policy's gradient, too."""
-    clip_c: float = 1.0
+    clip_c: Positive = 1.0
     """Largest weight with which a later error reaches the step before. Less is steadier, and slower."""
-    value_coef: float = 0.5
+    value_coef: NotNegative = 0.5
     """Weight of the value loss."""
-    entropy_coef: float = 0.01
+    entropy_coef: NotNegative = 0.01
     """Weight of the entropy bonus."""
-    max_grad_norm: float = 0.5
+    max_grad_norm: Positive = 0.5
     """Norm to which the gradients of each network are cut."""
     normalise_obs: bool = False
     """Whether observations are brought to mean 0 and variance 1, as seen so far."""

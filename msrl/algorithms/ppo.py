@@ -12,13 +12,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from msrl.algorithms.actor_critic import ActorCritic, ActorCriticLearner
 from msrl.algorithms.minibatches import check_minibatches, learn_in_minibatches
 from msrl.algorithms.networks import Network, Policy, clip_each
-from msrl.algorithms.requirements import bounded, require_action, require_one_agent
-from msrl.api import Actor, Agent, Box, Config, Discrete, Learner, LearnerState, MultiDiscrete, Record, Trainer
+from msrl.api import Config, EnvSpec, Record
 from msrl.api.ranges import Count, NotNegative, Portion, Positive, Widths
-from msrl.buffers import Rollout
-from msrl.envs.wrappers import NormaliseObs, NormaliseReward, ScaleActions
 from msrl.rl import clipped_surrogate, clipped_value_loss, gae
 
 
@@ -86,34 +84,13 @@ def ppo_loss(params, rows, *, policy, critic, config):
     return loss, dict(loss=loss, policy_loss=policy_loss, value_loss=value_loss, entropy=entropy, kl=kl)
 
 
-class PPOActor(Actor):
-    def __init__(self, policy: Policy):
-        self.policy = policy
-
-    def act(self, weights, key, obs):
-        action, log_prob = self.policy.apply(weights, obs).sample_and_log_prob(key)
-        return Record(action=action, log_prob=log_prob)
-
-    def exploit(self, weights, key, obs):
-        return Record(action=self.policy.apply(weights, obs).mode())
-
-
-class PPOLearner(Learner):
-    def __init__(self, policy: Policy, critic: Network, obs: jax.ShapeDtypeStruct, config: PPOConfig):
-        self.policy, self.critic, self.obs, self.config = policy, critic, obs, config
+class PPOLearner(ActorCriticLearner):
+    def __init__(self, policy: Policy, critic: Network, spec: EnvSpec, config: PPOConfig):
+        super().__init__(policy, critic, spec, config)
         steps = config.updates * config.epochs * config.minibatches
         rate = optax.linear_schedule(config.learning_rate, 0.0, steps) if config.anneal else config.learning_rate
         self.optimiser = optax.chain(clip_each(config.max_grad_norm), optax.adam(rate, eps=1e-5))
         self.loss = partial(ppo_loss, policy=policy, critic=critic, config=config)
-
-    def init(self, key):
-        actor, critic = jax.random.split(key)
-        obs = jnp.zeros(self.obs.shape, self.obs.dtype)
-        params = {"actor": self.policy.init(actor, obs), "critic": self.critic.init(critic, obs)}
-        return LearnerState(params, self.optimiser.init(params))
-
-    def weights(self, state):
-        return state.params["actor"]
 
     def learn(self, state, key, batch):
         config, rows = self.config, self.rows(state.params, batch)
@@ -132,29 +109,11 @@ class PPOLearner(Learner):
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
 
 
-class PPO(Trainer):
+class PPO(ActorCritic):
     Config = PPOConfig
 
-    def __init__(self, config, spec):
-        super().__init__(config, spec)
-        require_one_agent("PPO", spec)
-        require_action("PPO", spec, Discrete, MultiDiscrete, Box, others="a wrapper that flattens them")
-
-    def agent(self):
-        policy = Policy(self.spec.observation, self.spec.action, self.config.hidden)
-        critic = Network(self.spec.observation, 1, self.config.hidden)
-        obs = jax.ShapeDtypeStruct(self.spec.batch(self.spec.observation, 1), self.spec.observation.dtype)
-        return Agent(PPOActor(policy), PPOLearner(policy, critic, obs, self.config))
-
-    def buffers(self):
-        return {"rollout": Rollout(length=self.config.rollout)}
-
-    @staticmethod
-    def wrap(env, config):
-        if isinstance(env.spec.action, Box) and bounded(env.spec.action):
-            env = ScaleActions(env)
-        env = NormaliseObs(env) if config.normalise_obs else env
-        return NormaliseReward(env, config.gamma) if config.normalise_reward else env
+    def learner(self, policy, critic):
+        return PPOLearner(policy, critic, self.spec, self.config)
 
     def train(self, msrl):
         obs = msrl.env_reset()

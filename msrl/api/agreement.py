@@ -1,7 +1,8 @@
 """Where several learners come to agree: the mean of a value over all of them.
 
-`agree` is the identity for one learner and a collective where learners are batched or spread over a mesh. Otherwise it leaves a marker, a JAX primitive, at which a learner's program is cut: whoever runs the
-parts gathers what each learner has, and hands the mean back.
+`agree` is the identity for one learner and a collective where learners are batched or spread over a mesh. Otherwise it
+leaves a marker, a JAX primitive, at which a learner's program is cut: whoever runs the parts gathers what each learner
+has, and hands the mean back.
 """
 
 from typing import Any

@@ -28,7 +28,7 @@ class Config:
     shards: Count = 1
     """Parts the environments are divided into: the unit of replication. Part of the algorithm, as each has its own
     random streams and statistics."""
-    learner_shards: int = 1
+    learner_shards: Count = 1
     """Learners, each with its part of the shards, of every batch and of a replay; their gradients are averaged. Part
     of the algorithm, as it changes the result."""
 

@@ -16,8 +16,8 @@ from msrl.runtime.channels import Exchange
 
 def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array, strict: bool,
                  actors: int, learners: int = 1, devices: int = 1) -> list[Worker]:
-    """Workers in the order of fragments and instances. `actors` and `learners`: instances of what is replicated, without
-    and with the learner. On several `devices`, one worker has all."""
+    """Workers in the order of fragments and instances. `actors` and `learners`: instances of what is replicated,
+    without and with the learner. On several `devices`, one worker has all."""
     world = ops.world
 
     def instances(fragment: Fragment) -> list[range]:

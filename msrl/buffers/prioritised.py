@@ -68,7 +68,8 @@ class PrioritisedReplay(Buffer):
         return replace(self, where="device") if self.where == "auto" else self
 
     def divide(self, count: int) -> "PrioritisedReplay":
-        return replace(self, **items.share("PrioritisedReplay", count, capacity=self.capacity, batch_size=self.batch_size))
+        sizes = items.share("PrioritisedReplay", count, capacity=self.capacity, batch_size=self.batch_size)
+        return replace(self, **sizes)
 
     def output_shape(self, method: str, item: Record, *args: Any) -> Any:
         return items.traced_shape(replace(self, where="device"), method, item, *args)

@@ -10,7 +10,8 @@ from msrl.distribution.single_learner_coarse import SingleLearnerCoarse
 from msrl.distribution.single_learner_fine import SingleLearnerFine
 from msrl.errors import UsageError
 
-DISTRIBUTIONS = {policy.name: policy for policy in (Local, SingleLearnerCoarse, SingleLearnerFine, MultiLearner, DeviceOnly)}
+DISTRIBUTIONS = {policy.name: policy
+                 for policy in (Local, SingleLearnerCoarse, SingleLearnerFine, MultiLearner, DeviceOnly)}
 
 
 def load(name: str) -> DistributionPolicy:

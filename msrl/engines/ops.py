@@ -138,7 +138,8 @@ def make_op(world: World, component: str, method: str) -> Op:
 
     match component, method:
         case "env", "init":
-            return Op(lambda key, s, a, k: (None, (env.init(key, world.envs_per_shard),)), env.traceable, False, "shard")
+            return Op(lambda key, s, a, k: (None, (env.init(key, world.envs_per_shard),)), env.traceable, keyed=False,
+                      over="shard")
         case "env", "reset":
             def reset(key, states, args, fields):
                 state, obs = env.reset(states[0], key)

@@ -22,12 +22,16 @@ BAD = {
     POSITIVE: (0, -1.0, math.inf, math.nan), NOT_NEGATIVE: (-1, math.inf, math.nan, "0.1"),
     WIDTHS: ((64, 0), (-1,), (2.0,), 64),
 }
-EVERY = {"total_steps": COUNT, "num_envs": COUNT, "shards": COUNT, "hidden": WIDTHS, "gamma": PORTION}
+EVERY = {"total_steps": COUNT, "num_envs": COUNT, "shards": COUNT, "learner_shards": COUNT, "hidden": WIDTHS, "gamma": PORTION}
 ROLLOUT = {**EVERY, "rollout": COUNT, "epochs": COUNT, "minibatches": COUNT, "learning_rate": NOT_NEGATIVE,
            "gae_lambda": PORTION, "clip": POSITIVE, "value_coef": NOT_NEGATIVE, "entropy_coef": NOT_NEGATIVE,
            "max_grad_norm": POSITIVE}
 REPLAY = {**EVERY, "warmup": NATURAL, "capacity": COUNT, "batch_size": COUNT, "tau": PORTION}
+ONE_STEP = {name: ROLLOUT[name] for name in ROLLOUT if name not in ("epochs", "minibatches", "clip", "gae_lambda")} | {
+    "decay": PORTION, "epsilon": NOT_NEGATIVE}
 SETTINGS = {
+    "a2c": {**ONE_STEP, "gae_lambda": PORTION}, "a3c": {**ONE_STEP, "gae_lambda": PORTION},
+    "impala": {**ONE_STEP, "vtrace_lambda": PORTION, "clip_rho": POSITIVE, "clip_c": POSITIVE},
     "ppo": ROLLOUT, "mappo": ROLLOUT,
     "dqn": {**REPLAY, "learning_rate": NOT_NEGATIVE, "train_every": COUNT, "target_every": COUNT,
             "huber_delta": POSITIVE, "max_grad_norm": POSITIVE, "epsilon_start": PORTION, "epsilon_end": PORTION,
