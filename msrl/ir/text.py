@@ -126,8 +126,8 @@ class _Reader:
             raise VerifyError("The text of a graph ends too early.", why="A block is never closed.")
         self.number, line = self.lines[self.at]
         if whole := _SPAN.search(line):
-            named, *place, quoted = whole.groups()
-            row, column, width = map(int, place)
+            named, *numbers, quoted = whole.groups()
+            row, column, width = map(int, numbers)
             self.span = Span(json.loads(named), row, column, width, json.loads(quoted))
             return line[:whole.start()]
         text, at, place = line.rpartition(" @")
