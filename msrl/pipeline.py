@@ -8,7 +8,7 @@ import dataclasses
 import hashlib
 import operator
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,10 +20,8 @@ from msrl import algorithms, envs
 from msrl import distribution as distributions
 from msrl.api import Config, Env, Trainer
 from msrl.backends.eager import Eager
-from msrl.backends.inline import Inline
-from msrl.backends.threads import Threads
 from msrl.backends.worker import Worker
-from msrl.backends.workers import make_workers
+from msrl.backends.workers import make_backend, make_workers
 from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
 from msrl.engines.host import traceable
@@ -56,7 +54,7 @@ class Deployment:
     distribution: str = "local"
     """A distribution policy: see `msrl list`."""
     backend: str = "inline"
-    """inline: one thread steps all fragments; threads: one thread per instance."""
+    """inline: one thread steps all fragments; threads: one thread per instance; ray: one process per instance."""
     actors: int = 1
     """Instances of the fragment that is replicated over the environments' shards."""
     learners: int = 1
@@ -91,10 +89,10 @@ class Program:
             learners, devices = 1, deployment.learners
         self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, strict, deployment.actors, learners,
                                     devices)
-        self.backend = {"inline": Inline, "threads": Threads}[deployment.backend](self.workers)
+        self.backend = make_backend(deployment.backend, self.workers, self.placed, trainer, env, seed=seed, seeds=seeds)
         self.lead = next(w for w in self.workers if "learner" in w.program.fragment.components)
         self.evaluator = Evaluator(self.world.agent.actor)
-        self.resources: Names = {}
+        self.resources: Mapping[str, Any] = {}
         self.env_steps = 0
         self._lower_seconds = time.perf_counter() - began
 
@@ -120,7 +118,7 @@ class Program:
                 states[worker] = look["$env"] if worker is self.lead else jax.tree.map(_copy, look["$env"])
             if worker is not self.lead:
                 continue
-            self.resources = dict(look)
+            self.resources = look
             yield self._update(steps, states, seen)
         if len(self.workers) == 1:
             return  # its last look was the end

@@ -1,9 +1,16 @@
-"""Local programs × instances → workers, with the channels between them."""
+"""Local programs × instances → workers, with the channels between them, and the backend that runs them."""
 
+import importlib
 import itertools
+from types import ModuleType
+from typing import Any
 
 import jax
 
+from msrl.api import Env, Trainer
+from msrl.backends.inline import Inline
+from msrl.backends.remote import assign
+from msrl.backends.threads import Threads
 from msrl.backends.worker import Worker
 from msrl.engines.devices import use_devices
 from msrl.engines.library import Ops
@@ -65,3 +72,30 @@ def shard_runs(shards: int, instances: int) -> list[range]:
     for instance in range(instances):
         ends.append(ends[-1] + least + (instance < more))
     return [range(start, stop) for start, stop in itertools.pairwise(ends)]
+
+
+def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,
+                 seeds: int, address: str | None = None) -> Any:
+    """What runs the workers. Under ray they stay here as mirrors of those at work, and `address` names the cluster."""
+    match name:
+        case "inline":
+            return Inline(workers)
+        case "threads":
+            return Threads(workers)
+        case "ray":
+            module = ray_backend()
+            return module.RayBackend(workers, assign(workers, placed, trainer, env, seed=seed, seeds=seeds), address)
+    raise UsageError(f"There is no backend {name!r}.", why="The backends are inline, threads and ray.",
+                     instead="Use one of these.")
+
+
+def ray_backend() -> ModuleType:
+    """Imported when it is asked for: Ray is an extra, and takes a second to import."""
+    try:
+        return importlib.import_module("msrl.backends.ray_backend")
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").split(".")[0] != "ray":
+            raise
+        raise UsageError("The ray backend needs Ray, which is not installed.",
+                         why="Ray is an optional extra, since one machine does not need it.",
+                         instead="pip install 'msrl[ray]', or use --backend threads.") from missing

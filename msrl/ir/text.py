@@ -1,7 +1,9 @@
-"""The text form of a graph: `show` prints it, `parse` reads it back, and `parse(show(g)) == g`.
+"""The text form of a graph: `show` prints it, `parse` reads it back, and `parse(show(g)) == g`. `show_local` and
+`parse_local` do the same for a local program, which is sent to workers in this form.
 
 One line per node, blocks in braces; golden tests compare it. Spans are printed as `@file:line` and are not part of a
-graph's equality.
+graph's equality. A local program's are printed whole, `@"file":line:column+width "text"`, because the worker that meets
+an error in the user's line may not have the file.
 
     act.1 | #actor.act.3 = actor.act(obs.2) | $weights.1 #actor.act.2
     obs.4 = pure "step.obs" step=step.1 in train
@@ -12,23 +14,46 @@ graph's equality.
 import json
 import re
 from collections.abc import Iterator
+from typing import Literal
 
 from msrl.errors import Span, VerifyError
 from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, Recv, Send, While
+from msrl.ir.placed import Fragment, LocalProgram
+
+Spans = Literal["none", "line", "whole"]
 
 
 def show(graph: Graph, spans: bool = True) -> str:
     lines = [f"graph {graph.name} {{"]
     lines += [f"  component {name}: {kind}" for name, kind in graph.components]
-    lines += _block(graph.nodes, "  ", spans)
-    lines += [f"  {' '.join(('results', *graph.results))}", "}"] if graph.results else ["}"]
+    return _close(lines, graph.nodes, graph.results, "line" if spans else "none")
+
+
+def show_local(program: LocalProgram) -> str:
+    fragment = program.fragment
+    lines = [f"local {fragment.name}{f' over {fragment.axis}' if fragment.axis else ''} {{"]
+    lines += [f"  component {name}" for name in fragment.components]
+    return _close(lines, program.nodes, program.results, "whole")
+
+
+def _close(lines: list[str], nodes: tuple[Node, ...], results: tuple[str, ...], spans: Spans) -> str:
+    lines += _block(nodes, "  ", spans)
+    lines += [f"  {' '.join(('results', *results))}", "}"] if results else ["}"]
     return "\n".join(lines) + "\n"
 
 
-def _block(nodes: tuple[Node, ...], indent: str, spans: bool) -> Iterator[str]:
+def _span(span: Span | None, spans: Spans) -> str:
+    if span is None or spans == "none":
+        return ""
+    if spans == "line":
+        return f" @{span.file}:{span.line}"
+    return f" @{json.dumps(span.file)}:{span.line}:{span.column}+{span.width} {json.dumps(span.text)}"
+
+
+def _block(nodes: tuple[Node, ...], indent: str, spans: Spans) -> Iterator[str]:
     inner = indent + "  "
     for node in nodes:
-        at = f" @{node.span.file}:{node.span.line}" if spans and node.span else ""
+        at = _span(node.span, spans)
         match node:
             case Call():
                 yield f"{indent}{_call(node)}{at}"
@@ -76,7 +101,9 @@ def _carries(carries: tuple[Carry, ...], indent: str) -> Iterator[str]:
         yield f"{indent}carry {c.phi or '-'} = {c.init or '-'} next {c.next} out {c.out}"
 
 
-_PURE = re.compile(r'(\S+) = pure ("(?:[^"\\]|\\.)*")((?: \w+=\S+)*) in (\w+)$')
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_SPAN = re.compile(rf" @({_STRING}):(\d+):(\d+)\+(\d+) ({_STRING})$")  # a quote inside a string is never bare
+_PURE = re.compile(rf"(\S+) = pure ({_STRING})((?: \w+=\S+)*) in (\w+)$")
 _CALL = re.compile(r"(?:(.*?) ?= )?([\w]+)\.(\w+)\((.*?)\)(?: \| ([^\[]*?))?(?: \[(.*)\])?$")
 _SEND = re.compile(r"send (\S+) by (\S+)")
 _RECV = re.compile(r"(\S+) = recv (\S+)")
@@ -98,6 +125,11 @@ class _Reader:
         if self.at >= len(self.lines):
             raise VerifyError("The text of a graph ends too early.", why="A block is never closed.")
         self.number, line = self.lines[self.at]
+        if whole := _SPAN.search(line):
+            named, *numbers, quoted = whole.groups()
+            row, column, width = map(int, numbers)
+            self.span = Span(json.loads(named), row, column, width, json.loads(quoted))
+            return line[:whole.start()]
         text, at, place = line.rpartition(" @")
         file, colon, number = place.rpartition(":")
         if at and colon and number.isdigit() and '"' not in place:
@@ -122,6 +154,28 @@ class _Reader:
             found.append(Carry(None if phi == "-" else phi, None if init == "-" else init, following, out))
             self.at += 1
         return tuple(found)
+
+    def components(self, form: re.Pattern[str]) -> list[tuple[str, ...]]:
+        """The lines after the head that name components."""
+        self.at += 1
+        found = []
+        while (line := self.line()).startswith("component "):
+            found.append(self.match(form, line))
+            self.at += 1
+        return found
+
+    def rest(self) -> tuple[tuple[Node, ...], tuple[str, ...]]:
+        """(nodes, results) up to the end of the text."""
+        nodes = self.block("results ", "}")
+        results: tuple[str, ...] = ()
+        if (line := self.line()).startswith("results "):
+            results = tuple(line.split()[1:])
+            self.at += 1
+        self.match(re.compile("}"), self.line())
+        self.at += 1
+        if self.at < len(self.lines):
+            raise self.bad(self.line())
+        return nodes, results
 
     def block(self, *ends: str) -> tuple[Node, ...]:
         """Nodes up to a line that starts with one of `ends`, which is left under the cursor."""
@@ -185,19 +239,14 @@ def _pair(item: str) -> tuple[str, str]:
 def parse(text: str) -> Graph:
     reader = _Reader(text)
     name, = reader.match(re.compile(r"graph (\S+) \{"), reader.line())
-    reader.at += 1
-    components = []
-    while (line := reader.line()).startswith("component "):
-        component, kind = reader.match(re.compile(r"component (\S+): (\S+)"), line)
-        components.append((component, kind))
-        reader.at += 1
-    nodes = reader.block("results ", "}")
-    results: tuple[str, ...] = ()
-    if (line := reader.line()).startswith("results "):
-        results = tuple(line.split()[1:])
-        reader.at += 1
-    reader.match(re.compile("}"), reader.line())
-    reader.at += 1
-    if reader.at < len(reader.lines):
-        raise reader.bad(reader.line())
+    components = [(part, kind) for part, kind in reader.components(re.compile(r"component (\S+): (\S+)"))]
+    nodes, results = reader.rest()
     return Graph(name, tuple(components), nodes, results)
+
+
+def parse_local(text: str) -> LocalProgram:
+    reader = _Reader(text)
+    name, axis = reader.match(re.compile(r"local (\S+)(?: over (\S+))? \{"), reader.line())
+    components = [part for part, in reader.components(re.compile(r"component (\S+)"))]
+    nodes, results = reader.rest()
+    return LocalProgram(Fragment(name, tuple(components), axis), nodes, results)  # type: ignore[arg-type]

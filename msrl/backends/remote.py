@@ -1,0 +1,256 @@
+"""An instance at work in a process of its own, whatever that process is.
+
+The coordinator makes an `Assignment` for each instance: all that it takes to make the world again, its local program as
+text, its shards and the seed. In the other process, `Station` turns it into executables, runs them in a thread and
+hands out reports, one per look. A look of the one that leads is held until the next report is asked for, so that the
+coordinator can fetch what it wants of it; the others go on at once. Nothing here knows how processes are started or
+how messages travel.
+"""
+
+import dataclasses
+import linecache
+import os
+import platform
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from threading import Event, Thread
+from types import ModuleType
+from typing import Any, Literal
+
+import cloudpickle
+import jax
+
+from msrl.api import Env, Trainer
+from msrl.backends.wire import Post, RemoteExchange, portable
+from msrl.backends.worker import Worker
+from msrl.engines.library import Ops
+from msrl.engines.ops import make_world
+from msrl.engines.reference import Reference
+from msrl.engines.shapes import find_shapes, local_shapes
+from msrl.errors import MsrlError, RunError, UsageError
+from msrl.ir.interp import Names
+from msrl.ir.placed import Move, PlacedGraph
+from msrl.ir.text import parse, parse_local, show, show_local
+from msrl.runtime import strict as surroundings
+
+USER = "msrl_user_"  # modules made from the user's files, which no other process can import
+ALWAYS = ("$env", "$metrics")  # what every look brings along, with the counters
+
+
+@dataclass(frozen=True)
+class Assignment:
+    files: tuple[tuple[str, str, str], ...]  # (module, file, source) of the user's
+    world: bytes  # (trainer class, configuration, environment), pickled
+    graph: str
+    program: str
+    moves: tuple[Move, ...]
+    axes: tuple[tuple[str, int], ...]
+    sizes: dict[str, tuple[int, ...]]  # environments of each instance of each fragment
+    instance: int
+    shards: tuple[int, int]  # first, number
+    seed: int
+    seeds: int
+    lead: bool
+    record: dict[str, Any] | None  # in strict mode: what the bits depend on
+
+    @property
+    def title(self) -> str:
+        return f"instance {self.instance} of fragment {parse_local(self.program).fragment.name}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """`look`: resources that the coordinator always wants, and the names of the others; `end`: all resources; `failed`:
+    what happened, and the traceback."""
+
+    kind: Literal["look", "end", "failed"]
+    resources: Names = field(default_factory=dict)
+    kept: tuple[str, ...] = ()
+    rows: tuple[dict[str, float], ...] = ()  # reports since the last look, in strict mode
+    compile_seconds: float = 0.0
+    messages: int = 0
+    problem: MsrlError | None = None
+    trace: str = ""
+
+
+# -- in the coordinator ----------------------------------------------------------------------------------------------
+
+
+def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,
+           seeds: int) -> list[Assignment]:
+    """What each of the workers is to do elsewhere, in their order."""
+    files = tuple((name, str(module.__file__), Path(str(module.__file__)).read_text(encoding="utf-8"))
+                  for name, module in sorted(sys.modules.items()) if name.startswith(USER))
+    world = cloudpickle.dumps((type(trainer), trainer.config, env))
+    graph = show(placed.graph)
+    lead = next(worker for worker in workers if "learner" in worker.program.fragment.components)
+    return [Assignment(
+        files, world, graph, show_local(worker.program), placed.moves, placed.axes, worker.exchange.sizes,
+        worker.instance, (worker.ops.world.first_shard, worker.ops.world.shards), seed, seeds,
+        worker is lead, surroundings.record() if worker.strict else None)
+        for worker in workers]
+
+
+def environment() -> dict[str, str]:
+    """The variables that workers need before they start: JAX's settings, strict mode's pins among them, and the way to
+    this package."""
+    chosen = {name: value for name, value in os.environ.items()
+              if name.startswith(("JAX_", "MSRL_")) or name in ("XLA_FLAGS", *surroundings.VARIABLES)}
+    package = str(Path(__file__).parents[2])
+    return {**chosen, "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))}
+
+
+class RemoteLook(Mapping[str, Any]):
+    """The resources at a look. What did not come along is fetched when it is asked for, while the worker holds."""
+
+    def __init__(self, report: Report, fetch: Any):
+        self.report, self.fetch = report, fetch
+        self.found = dict(report.resources)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.found and name in self.report.kept:
+            self.found[name] = self.fetch(name)
+        return self.found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.report.resources
+        yield from self.report.kept
+
+    def __len__(self) -> int:
+        return len(self.report.resources) + len(self.report.kept)
+
+
+def told(report: Report, title: str) -> MsrlError:
+    """A worker's failure as an error of the coordinator; its cause is the traceback over there."""
+    problem = report.problem
+    assert problem is not None
+    why = f"{problem.why}\nIt happened in {title}." if problem.why else f"It happened in {title}."
+    error = type(problem)(problem.what, span=problem.span, why=why, instead=problem.instead, docs=problem.docs,
+                          also=problem.also)
+    error.__cause__ = Traceback(f"\n{report.trace}")
+    return error
+
+
+class Traceback(Exception):
+    """The text of a traceback of another process."""
+
+
+# -- in the worker's process -----------------------------------------------------------------------------------------
+
+
+def settle(assignment: Assignment, post: Post) -> Worker:
+    """Makes the world again, and in it the worker."""
+    check_surroundings(assignment)
+    for name, file, source in assignment.files:
+        load_user_file(name, file, source)
+    cls, config, env = cloudpickle.loads(assignment.world)
+    ops = Ops(make_world(cls(config, env.spec), env), dict(assignment.axes))
+    program = parse_local(assignment.program)
+    shapes = find_shapes(parse(assignment.graph), ops)
+    first, count = assignment.shards
+    mine = ops.part(range(first, first + count)) if count < ops.world.shards else ops
+    local = local_shapes(shapes, dict(assignment.axes), ops.world.num_envs, mine.world.num_envs)
+    trees = {move.id: jax.tree.structure(shapes.names[move.value]) for move in assignment.moves}
+    exchange = RemoteExchange(assignment.moves, assignment.sizes, assignment.instance, trees, post)
+    keys = [jax.random.key(assignment.seed + number) for number in range(assignment.seeds)]
+    root = jax.numpy.stack(keys) if len(keys) > 1 else keys[0]
+    return Worker(program, assignment.instance, local, mine, root, assignment.record is not None, exchange)
+
+
+def check_surroundings(assignment: Assignment) -> None:
+    """In strict mode, refuses to work where the bits would come out otherwise."""
+    if assignment.record is None:
+        return
+    jax.devices()  # which flags matter is known once the backend runs, as it does in the coordinator
+    here = surroundings.record()
+    other = [f"{name} is {here[name]!r} there and {value!r} here" for name, value in assignment.record.items()
+             if here[name] != value]
+    if other:
+        raise UsageError(f"Strict mode cannot use the worker on {platform.node()}.",
+                         why=f"Results have equal bits only under equal settings: {'; '.join(other)}.",
+                         instead="Use machines of one kind, with the same jaxlib; or leave out --strict.")
+
+
+def load_user_file(name: str, file: str, source: str) -> None:
+    """The user's file under the name it has in the coordinator. Its text came along: the file need not be here."""
+    if name in sys.modules:
+        return
+    module = sys.modules[name] = ModuleType(name)
+    module.__file__ = file
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), vars(module))
+
+
+class Station:
+    """Runs one assignment. `deliver`, `next`, `fetch` and `stop` may be called from any thread."""
+
+    def __init__(self, assignment: Assignment, post: Post):
+        self.lead = assignment.lead
+        self.reports: SimpleQueue[Report] = SimpleQueue()
+        self.seen, self.stopped = Event(), Event()
+        self.holding = False
+        self.worker = settle(assignment, post)
+        exchange = self.worker.exchange
+        assert isinstance(exchange, RemoteExchange)
+        self.deliver = exchange.deliver
+        self.thread = Thread(target=self._work, name=assignment.title, daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def next(self) -> Report:
+        """The next report; a look that is held is let go first."""
+        if self.holding:
+            self.holding = False
+            self.seen.set()
+        report = self.reports.get()
+        self.holding = self.lead and report.kind == "look"
+        return report
+
+    def fetch(self, name: str) -> Any:
+        """A resource of the look that is held."""
+        return portable(self.worker.resources[name])
+
+    def stop(self) -> None:
+        self.stopped.set()
+        self.seen.set()
+        with self.worker.exchange.changed:
+            self.worker.exchange.changed.notify_all()
+
+    def _work(self) -> None:
+        try:
+            ahead: Names | None = None
+            for look in self.worker.run():
+                if self.stopped.is_set():
+                    return
+                if look is None:
+                    self.worker.wait()
+                    continue
+                ahead = look
+                self.reports.put(self._look(look))
+                if self.lead:
+                    self.seen.wait()
+                    self.seen.clear()
+            assert ahead is not None
+            self.reports.put(dataclasses.replace(self._look({}), kind="end", resources=portable(ahead)))
+        except BaseException as problem:
+            self.reports.put(failure(problem))
+
+    def _look(self, look: Names) -> Report:
+        rows: tuple[dict[str, float], ...] = ()
+        if isinstance(self.worker.engine, Reference):
+            rows, self.worker.engine.reports = tuple(self.worker.engine.reports), []
+        along = {name: portable(value) for name, value in look.items() if name in ALWAYS or name.startswith("#")}
+        return Report("look", along, tuple(name for name in look if name not in along), rows,
+                      self.worker.compile_seconds, self.worker.messages)
+
+
+def failure(problem: BaseException) -> Report:
+    trace = "".join(traceback.format_exception(problem))
+    if not isinstance(problem, MsrlError):
+        problem = RunError(f"{type(problem).__name__}: {problem}")
+    return Report("failed", problem=problem, trace=trace)
