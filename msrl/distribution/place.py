@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from msrl.errors import VerifyError
 from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, While, definitions, walk
-from msrl.ir.placed import Fragment, Kind, Move, PlacedGraph, wanted_at_end, wanted_whole
+from msrl.ir.placed import Fragment, Kind, Move, PlacedGraph, restrict, wanted_at_end, wanted_whole
 
 EVERYWHERE = "*"
 
@@ -205,10 +205,12 @@ class _Placer:
         """The moves among the instances of one fragment."""
         divided = {call.component for call in self.graph_calls() if any(name in self.axes for name in call.writes)}
         found: dict[tuple[str, str], Move] = {}
-        for node in walk(self.graph.nodes):
-            span = node.span
+        for whole in walk(self.graph.nodes):
             for fragment in self.fragments.values():
-                if fragment.axis is None or not self.here(node, fragment.name):
+                computed = {name for name, where in self.needed if where == fragment.name} - {
+                    name for name, where in self.moved if where == fragment.name}
+                node, span = restrict(whole, computed), whole.span
+                if fragment.axis is None or not self.here(node, fragment.name, computed):
                     continue
                 names = (*wanted_whole(node, self.axes, divided), *itertools.chain(*wanted_at_end(node, self.axes)))
                 for name in names:
@@ -219,11 +221,11 @@ class _Placer:
                     found[state, fragment.name] = Move(state, fragment.name, fragment.name, "allreduce", None, span)
         return list(found.values())
 
-    def here(self, node: Node, fragment: str) -> bool:
+    def here(self, node: Node, fragment: str, computed: set[str]) -> bool:
         """Does the fragment compute what the node makes?"""
         if isinstance(node, Call):
             return self.of[node.component] == fragment
-        return any((name, fragment) in self.needed and (name, fragment) not in self.moved for name in definitions(node))
+        return any(name in computed for name in definitions(node))
 
     def order(self, move: tuple[str, str]) -> tuple[int, str]:
         return list(self.sites).index(move[0]), move[1]

@@ -5,7 +5,7 @@ fragment's part: the same loops and branches, its own ops and expressions, and `
 """
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from msrl.errors import Span
@@ -60,6 +60,16 @@ class LocalProgram:
     nodes: tuple[Node, ...]
     results: tuple[str, ...]  # of the graph's results, those that live here
     parts: tuple[tuple[str, str, int], ...] = ()  # (name, of which whole value, on which dimension it was cut)
+
+
+def restrict(node: Node, computed: Container[str]) -> Node:
+    """A loop or branch with what it hands on of these names only."""
+    match node:
+        case For() | While():
+            return replace(node, carries=tuple(c for c in node.carries if c.phi in computed or c.out in computed))
+        case If():
+            return replace(node, merges=tuple(merge for merge in node.merges if merge.out in computed))
+    return node
 
 
 def wanted_whole(node: Node, axes: Mapping[str, int], divided: Container[str]) -> tuple[str, ...]:

@@ -10,10 +10,8 @@ from dataclasses import replace
 from msrl.ir.axes import constants
 from msrl.ir.graph import (
     Call,
-    Carry,
     For,
     If,
-    Merge,
     Node,
     Pure,
     Recv,
@@ -24,7 +22,7 @@ from msrl.ir.graph import (
     definitions,
     is_resource,
 )
-from msrl.ir.placed import LocalProgram, Move, PlacedGraph, wanted_at_end, wanted_whole
+from msrl.ir.placed import LocalProgram, Move, PlacedGraph, restrict, wanted_at_end, wanted_whole
 
 
 def project(placed: PlacedGraph) -> dict[str, LocalProgram]:
@@ -129,31 +127,25 @@ class _Projection:
         return node
 
     def mine(self, node: Node) -> Node | None:
+        node, ends = restrict(node, self.computed), self.ends(node)
         match node:
             case Call():
                 return node if self.of[node.component] == self.fragment else None
             case Pure():
                 return node if node.out in self.computed else None
             case For():
-                body, carries = self.block(node.body, *self.ends(node)), self.carries(node.carries)
-                return replace(node, body=body, carries=carries) if body or carries else None
+                body = self.block(node.body, ends[0])
+                return replace(node, body=body) if body or node.carries else None
             case While():
-                body, test = self.block(node.body, *self.ends(node)), self.block(node.test)
-                carries = self.carries(node.carries)
-                return replace(node, body=body, test=test, carries=carries) if body or carries else None
+                body, test = self.block(node.body, ends[0]), self.block(node.test)
+                return replace(node, body=body, test=test) if body or node.carries else None
             case If():
-                then, orelse = map(self.block, (node.then, node.orelse), self.ends(node))
-                merges: tuple[Merge, ...] = tuple(m for m in node.merges if m.out in self.computed)
-                if not then and not orelse and not merges:
-                    return None
-                return replace(node, then=then, orelse=orelse, merges=merges)
+                then, orelse = self.block(node.then, ends[0]), self.block(node.orelse, ends[1])
+                return replace(node, then=then, orelse=orelse) if then or orelse or node.merges else None
         return None
 
     def ends(self, node: Node) -> tuple[tuple[str, ...], ...]:
-        return wanted_at_end(node, self.axes)
-
-    def carries(self, carries: tuple[Carry, ...]) -> tuple[Carry, ...]:
-        return tuple(c for c in carries if c.phi in self.computed or c.out in self.computed)
+        return wanted_at_end(restrict(node, self.computed), self.axes) if self.replicated else ((), ())
 
 
 def _whole(name: str) -> str:
