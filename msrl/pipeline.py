@@ -24,6 +24,7 @@ from msrl.backends.inline import Inline
 from msrl.backends.threads import Threads
 from msrl.backends.worker import Worker
 from msrl.backends.workers import make_workers
+from msrl.deployment import Deployment
 from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
 from msrl.engines.host import traceable
@@ -46,18 +47,6 @@ class Update:
     episodes: int  # finished since the last update
     episode_return: float | None  # their mean
     episode_length: float | None
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """How a program is spread out. It never changes what is computed."""
-
-    distribution: str = "local"
-    """A distribution policy: see `msrl list`."""
-    backend: str = "inline"
-    """inline: one thread steps all fragments; threads: one thread per instance."""
-    actors: int = 1
-    """Instances of the fragment that is replicated over the environments' shards."""
 
 
 class Program:
@@ -239,4 +228,4 @@ def _unstack(tree: Any, count: int) -> list[Any]:
     return [jax.tree.map(operator.itemgetter(number), tree) for number in range(count)]
 
 
-__all__ = ["Program", "Update", "compile", "weights_sha256"]
+__all__ = ["Deployment", "Program", "Update", "compile", "weights_sha256"]

@@ -3,13 +3,14 @@
 import json
 import sys
 
+from msrl.cli.deploying import PlacementOptions
 from msrl.cli.options import GRAPH, GraphOptions, read_with_algorithm
 from msrl.ir import json_form, mermaid, text
 from msrl.training import compile
 
 
 def main(args: list[str], began: float) -> int:
-    given = read_with_algorithm(GraphOptions, args, "msrl graph", GRAPH)
+    given = read_with_algorithm(GraphOptions, PlacementOptions, args, "msrl graph", GRAPH)
     graph = compile(given.algorithm, given.options.env, config=given.config).graph
     match given.options.format:
         case "text":
