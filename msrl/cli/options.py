@@ -62,8 +62,10 @@ class EvalOptions:
 class GraphOptions:
     env: Environment
     """The environment: a name from `msrl list`, for instance CartPole-v1."""
-    format: Literal["text", "mermaid", "json"] = "text"
-    """Text parses back (msrl.ir.text), mermaid draws, JSON is for other programs."""
+    format: Literal["text", "mermaid", "json", "html"] = "text"
+    """Text is for reading, mermaid and html draw, JSON is for other programs."""
+    fragment: Annotated[str | None, arg(metavar="NAME")] = None
+    """Print what one fragment does, as Python, instead of the graph."""
 
 
 @dataclass(frozen=True)
