@@ -175,7 +175,7 @@ class Run:
             judged = program.evaluate(self.job.eval_episodes) if due and self.complete(program) else []
             due = due and not judged
             self.record(program, update, judged)
-            if self.stop():
+            if self.complete(program) and self.stop():  # else there is not all to keep yet
                 self.stopped = True
                 break
             if not prepared and self.complete(program):

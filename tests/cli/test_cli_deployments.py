@@ -107,6 +107,47 @@ def test_refused(msrl, case):
     assert [path.name for path in Path().iterdir()] == ["bad.toml"]
 
 
+OWN = """
+from msrl.distribution.policy import DistributionPolicy
+
+class OnDevice(DistributionPolicy):
+    name, summary, counts, traceable_only, device_each = "on-device", "", ("learners",), True, True
+    def fragments(self, graph, with_actors): ...
+
+class ByAgent(DistributionPolicy):
+    name, summary, axis = "by-agent", "", "agent"
+    def fragments(self, graph, with_actors): ...
+"""
+
+
+@pytest.mark.parametrize("policy, env, flags, message", [
+    ("OnDevice", "gymnasium:CartPole-v1", (), """\
+UsageError: gymnasium:CartPole-v1 cannot run under own.py:OnDevice.
+own.py:OnDevice compiles the whole loop for the device, and this environment is a Python object.
+Use the JAX version, --env CartPole-v1, or keep the environment on the host: --distribution single-learner-fine.
+See docs/distributions.md.
+"""),
+    ("OnDevice", "CartPole-v1", ("--learners", "64", "--num-envs", "64", "--shards", "64"), """\
+UsageError: own.py:OnDevice with 64 instances needs 64 devices.
+Each takes one, and there is 1.
+Use 1, or let the CPU count as 64: XLA_FLAGS=--xla_force_host_platform_device_count=64
+See docs/distributions.md.
+"""),
+    ("ByAgent", "CartPole-v1", (), """\
+UsageError: jax:CartPole-v1 cannot run under own.py:ByAgent.
+The distribution is replicated over agents, and this environment has one.
+Use an environment with several agents, like --env simple_spread, or --distribution single-learner-coarse, which is \
+replicated over environments.
+See docs/distributions.md.
+"""),
+])
+def test_what_a_policy_of_ones_own_declares_is_checked(msrl, policy, env, flags, message):
+    Path("own.py").write_text(OWN)
+    code, out, err = msrl("train", f"{TINY}:Tiny", "--env", env, "--distribution", f"own.py:{policy}", *flags)
+    assert (code, out, err) == (2, "", message)
+    assert sorted(path.suffix for path in Path().iterdir() if path.is_file()) == [".py"]
+
+
 def test_refused_before_jax_is_imported():
     args = ["train", "ppo", "--env", "CartPole-v1", "--distribution", "single-learner-course"]
     program = f"import sys; from msrl.cli.main import main; print(main({args}), 'jax' in sys.modules)"
