@@ -18,7 +18,7 @@ test: .venv/dev  ## the whole test suite
 
 check: .venv/dev  ## lint, types of the compiler parts, the architecture test
 	$(BIN)/ruff check .
-	$(BIN)/mypy msrl/errors.py msrl/ir msrl/frontend msrl/distribution msrl/projection
+	$(BIN)/mypy msrl/errors.py msrl/loading.py msrl/ir msrl/frontend msrl/distribution msrl/deployment.py msrl/feasibility.py msrl/projection
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
 learn: .venv/dev  ## the learning bars, three seeds each (about an hour on two cores)

@@ -8,13 +8,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from msrl.deployment import Deployment
     from msrl.pipeline import Program, Update
     from msrl.training import Result, compile, train
 
 __version__ = "0.1.0"
-__all__ = ["Program", "Result", "Update", "__version__", "compile", "train"]
+__all__ = ["Deployment", "Program", "Result", "Update", "__version__", "compile", "train"]
 
 _HOMES = {
+    "Deployment": "msrl.deployment",
     "Program": "msrl.pipeline",
     "Result": "msrl.training",
     "Update": "msrl.pipeline",

@@ -19,13 +19,16 @@ import msrl
 from msrl import algorithms, envs, pipeline
 from msrl.api import Config, Env, Trainer
 from msrl.api.ranges import Range, check_value
+from msrl.deployment import FIELDS, Deployment
 from msrl.engines.ops import make_world
 from msrl.envs.wrappers import EpisodeStats
+from msrl.errors import UsageError
+from msrl.feasibility import Setting, check
 from msrl.playing import describe
 from msrl.runtime import cache
 from msrl.runtime import strict as surroundings
 
-LOCAL, INLINE = "local", "inline"
+DEPLOYMENT = "deployment.toml"
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,12 @@ class Job:
     strict: bool = False
     eval_every: int = 0
     eval_episodes: int = 100
+    deployment: Deployment = Deployment()  # noqa: RUF009 (frozen)
 
     @property
     def together(self) -> bool:
         """Can all seeds share one compiled program?"""
-        if self.seeds == 1 or self.strict:
+        if self.seeds == 1 or self.strict or self.deployment.distribution != "local":
             return self.seeds == 1
         env = self.cls.wrap(EpisodeStats(self.base), self.config)
         world = make_world(self.cls(self.config, env.spec), env)
@@ -56,8 +60,12 @@ class Job:
 
 def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | None = None, seed: int = 0,
             seeds: int = 1, strict: bool = False, eval_every: int = 0, eval_episodes: int = 100,
-            **fields: Any) -> Job:
-    """Checks what can be checked, loads the algorithm and makes the environment."""
+            deployment: Deployment | str | Path | None = None, **fields: Any) -> Job:
+    """Checks what can be checked, loads the algorithm and makes the environment. `fields` are the configuration's, and
+    those of the deployment (an object, or a TOML file) that are to be others."""
+    spread = {name: fields.pop(name) for name in FIELDS if name in fields}
+    placed = _deployment(deployment).replace(**spread)
+    policy = check(placed)
     for name, value, least in (("seeds", seeds, 1), ("eval_episodes", eval_episodes, 1), ("eval_every", eval_every, 0)):
         check_value(name, value, Range(least, whole=True))
     if strict:
@@ -67,17 +75,37 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
     settings = dataclasses.replace(config or cls.Config(), **pipeline.check_fields(cls, fields))
     made = isinstance(env, str)
     base = envs.make(env) if isinstance(env, str) else env
+    try:
+        on_devices = policy.device_each or placed.devices is not None  # else there is no need to start JAX yet
+        check(placed, Setting(base.spec.id, base.traceable, len(base.spec.agents), settings.num_envs, settings.shards,
+                              settings.learner_shards, jax.local_device_count() if on_devices else 1, _twin(base)))
+    except UsageError:
+        if made:
+            base.close()
+        raise
     name = algorithm if isinstance(algorithm, str) else cls.__name__
     return Job(name, cls, env if isinstance(env, str) else env.spec.id, base, made, settings, seed, seeds, strict,
-               eval_every, eval_episodes)
+               eval_every, eval_episodes, placed)
 
 
-def about(job: Job) -> dict[str, Any]:
+def _deployment(given: Deployment | str | Path | None) -> Deployment:
+    if given is None:
+        return Deployment()
+    return given if isinstance(given, Deployment) else Deployment.from_file(given)
+
+
+def _twin(env: Env) -> str | None:
+    """The same environment in JAX."""
+    name = env.spec.id.rpartition(":")[2]
+    return name if not env.traceable and name in envs.JAX else None
+
+
+def about(job: Job, path: Path | None = None) -> dict[str, Any]:
     """What config.json says."""
     spec = job.base.spec
     return {
         "algorithm": lasting_algorithm(job), "env": job.env, "env_id": _lasting(spec.id),
-        "distribution": LOCAL, "backend": INLINE,
+        "distribution": job.deployment.distribution, "backend": job.deployment.backend,
         "config": dataclasses.asdict(job.config),
         "seed": job.seed, "seeds": list(range(job.seed, job.seed + job.seeds)), "shards": job.config.shards,
         "strict": job.strict, "eval_every": job.eval_every, "eval_episodes": job.eval_episodes,
@@ -86,18 +114,27 @@ def about(job: Job) -> dict[str, Any]:
                      "msrl": msrl.__version__},
         "flags": surroundings.record(),
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": command(job),
+        "command": command(job, path),
     }
 
 
-def command(job: Job) -> str:
-    """The line for a shell that makes the same run again, with every setting spelt out."""
+def command(job: Job, path: Path | None = None) -> str:
+    """The line for a shell that makes the same run again, with every setting spelt out. `path` is the run folder, in
+    which the deployment is written down: its hosts and devices have no flags."""
     words = ["msrl", "train", lasting_algorithm(job), "--env", _lasting(job.base.spec.id), "--seed", str(job.seed)]
     words += ["--seeds", str(job.seeds)] if job.seeds > 1 else []
     words += ["--strict"] if job.strict else []
     words += ["--eval-every", str(job.eval_every), "--eval-episodes", str(job.eval_episodes)]
     for each in dataclasses.fields(job.config):
         words += _flag(each.name.replace("_", "-"), getattr(job.config, each.name))
+    deployment = lasting_deployment(job)
+    usual = Deployment(backend=deployment.usual_backend)
+    if path and (deployment.hosts or deployment.devices):
+        return shlex.join([*words, "--deployment", str(path.absolute() / DEPLOYMENT)])
+    for field in FIELDS:
+        value = getattr(deployment, field)
+        if value != getattr(usual, field) and field not in ("hosts", "devices"):
+            words.append(f"--{field.replace('_', '-')}={value}")  # passes may begin with a dash
     return shlex.join(words)
 
 
@@ -118,6 +155,11 @@ def lasting_algorithm(job: Job) -> str:
         return built_in[0]
     file = inspect.getsourcefile(job.cls)
     return f"{Path(file).absolute()}:{job.cls.__qualname__}" if file else home
+
+
+def lasting_deployment(job: Job) -> Deployment:
+    """The deployment with a distribution that is found from any folder."""
+    return dataclasses.replace(job.deployment, distribution=_lasting(job.deployment.distribution))
 
 
 def _lasting(env: str) -> str:

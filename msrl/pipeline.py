@@ -22,6 +22,7 @@ from msrl.api import Config, Env, Trainer
 from msrl.backends.eager import Eager
 from msrl.backends.worker import Worker
 from msrl.backends.workers import make_backend, make_workers
+from msrl.deployment import Deployment
 from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
 from msrl.engines.host import traceable
@@ -45,20 +46,6 @@ class Update:
     episodes: int  # finished since the last update
     episode_return: float | None  # their mean
     episode_length: float | None
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """How a program is spread out. It never changes what is computed."""
-
-    distribution: str = "local"
-    """A distribution policy: see `msrl list`."""
-    backend: str = "inline"
-    """inline: one thread steps all fragments; threads: one thread per instance; ray: one process per instance."""
-    actors: int = 1
-    """Instances of the fragment that is replicated over the environments' shards."""
-    learners: int = 1
-    """Instances of the fragment that is replicated over the learner shards."""
 
 
 class Program:
@@ -85,11 +72,12 @@ class Program:
         with_actors = frozenset(name for name, buffer in self.world.buffers.items() if buffer.home == "actor")
         self.placed = place(self.graph, policy.fragments(self.graph, with_actors), self.ops.axes)
         learners, devices = deployment.learners, 1
-        if policy.devices and not strict:  # strict mode runs the shards one by one, as it does everywhere
+        if policy.device_each and not strict:  # strict mode runs the shards one by one, as it does everywhere
             learners, devices = 1, deployment.learners
         self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, strict, deployment.actors, learners,
                                     devices)
-        self.backend = make_backend(deployment.backend, self.workers, self.placed, trainer, env, seed=seed, seeds=seeds)
+        self.backend = make_backend(deployment.backend, self.workers, self.placed, trainer, env, seed=seed, seeds=seeds,
+                                    address=deployment.address)
         self.lead = next(w for w in self.workers if "learner" in w.program.fragment.components)
         self.evaluator = Evaluator(self.world.agent.actor)
         self.resources: Mapping[str, Any] = {}
@@ -247,4 +235,4 @@ def _unstack(tree: Any, count: int) -> list[Any]:
     return [jax.tree.map(operator.itemgetter(number), tree) for number in range(count)]
 
 
-__all__ = ["Program", "Update", "compile", "weights_sha256"]
+__all__ = ["Deployment", "Program", "Update", "compile", "weights_sha256"]

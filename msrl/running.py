@@ -6,6 +6,7 @@ with all that it reached, or none.
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +16,11 @@ import numpy as np
 
 from msrl import pipeline
 from msrl.engines.evaluation import Episodes
-from msrl.jobs import INLINE, LOCAL, Job, about, command
+from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
 from msrl.runtime.display import Display, State
+from msrl.runtime.files import write
 from msrl.runtime.folder import FAILED, FINISHED, INTERRUPTED, RunFolder
 from msrl.runtime.preload import Preload
 
@@ -70,7 +72,7 @@ class Run:
     def __init__(self, job: Job, path: Path | None, display: Display, stop: Callable[[], bool],
                  opened: Callable[[RunFolder], None], began: float):
         self.job, self.display, self.stop, self.opened, self.began = job, display, stop, opened, began
-        self.folder = RunFolder(path, about(job), command(job)) if path else None
+        self.folder = RunFolder(path, about(job, path), command(job, path)) if path else None
         self.curve: list[Update] = []
         self.done: list[dict[str, Any]] = []  # per seed that has ended
         self.params: list[Any] = []
@@ -107,7 +109,8 @@ class Run:
     def program(self, seed: int, seeds: int) -> None:
         """Trains, keeps and evaluates `seeds` seeds from `seed` on, in one program."""
         job = self.job
-        program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config)
+        program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config,
+                                   deployment=job.deployment)
         if self.stop():
             self.stopped = True
             if self.done:
@@ -148,12 +151,13 @@ class Run:
             f"algorithm    {self.job.algorithm}, {seeds}",
             f"environment  {program.env.spec.id}: {self.job.base.spec.observation} to {self.job.base.spec.action}, "
             f"{self.job.config.num_envs} side by side",
-            f"engine       {engine_of(program)}")
+            *deployment_of(program, self.job), f"engine       {engine_of(program)}")
 
     def train(self, program: Program) -> None:
         running, spent, last = program.run(), 0.0, 0
         latest: float | None = None
         updates = 0
+        due = prepared = False
         while True:
             started = time.perf_counter()
             update = next(running, None)
@@ -167,13 +171,16 @@ class Run:
             latest = update.episode_return if update.episode_return is not None else latest
             self.display.update(State(update.env_steps, self.job.config.total_steps, program.seeds,
                                       spent - program.run_compile_seconds, latest, _loss(update.metrics)))
-            due = self.job.eval_every and updates % self.job.eval_every == 0
-            self.record(program, update, program.evaluate(self.job.eval_episodes) if due else [])
-            if self.stop():
+            due = due or bool(self.job.eval_every and updates % self.job.eval_every == 0)
+            judged = program.evaluate(self.job.eval_episodes) if due and self.complete(program) else []
+            due = due and not judged
+            self.record(program, update, judged)
+            if self.complete(program) and self.stop():  # else there is not all to keep yet
                 self.stopped = True
                 break
-            if updates == 1:
+            if not prepared and self.complete(program):
                 program.prepare_evaluation(self.job.eval_episodes)
+                prepared = True
         running.close()
         self.compile_seconds += program.compile_seconds
         self.train_seconds += spent - program.run_compile_seconds
@@ -183,6 +190,7 @@ class Run:
             return
         if not self.folder.opened:
             self.folder.open()
+            write(self.folder.path / DEPLOYMENT, lasting_deployment(self.job).to_toml().encode())
             self.opened(self.folder)
         row: dict[str, Any] = {"seed": program.seed} if program.seeds == 1 else {"seeds": program.seeds}
         row |= {"env_steps": update.env_steps, "seconds": round(time.perf_counter() - self.began, 3),
@@ -193,9 +201,14 @@ class Run:
         self.folder.row(row)
         # For the case that the next chunk fails. Copies take a hundredth of the time, at most.
         now = time.perf_counter()
-        if now - self._copied_at >= 100 * self._copy_seconds:
+        if now - self._copied_at >= 100 * self._copy_seconds and self.complete(program):
             self._latest = snapshot(program)
             self._copied_at, self._copy_seconds = time.perf_counter(), time.perf_counter() - now
+
+    def complete(self, program: Program) -> bool:
+        """Are the states of all environments known? The place that learns may be looked at before those that act, and
+        evaluations and copies need what the environments' wrappers have learnt."""
+        return len(program.shard_states) == self.job.config.shards
 
     def keep(self, seed: int, kept: list[dict[str, Any]]) -> None:
         self._latest = []
@@ -216,8 +229,8 @@ class Run:
         returns = np.concatenate(self.returns) if self.returns else None
         means = [seed["eval_return_mean"] for seed in self.done if seed["eval_return_mean"] is not None]
         return Result(
-            algorithm=job.algorithm, env=job.env, env_id=job.base.spec.id, distribution=LOCAL, backend=INLINE,
-            seed=job.seed, seeds=job.seeds,
+            algorithm=job.algorithm, env=job.env, env_id=job.base.spec.id,
+            distribution=job.deployment.distribution, backend=job.deployment.backend, seed=job.seed, seeds=job.seeds,
             status=INTERRUPTED if self.stopped or len(self.done) < job.seeds else FINISHED,
             env_steps=self.env_steps, compile_seconds=round(self.compile_seconds, 3),
             train_seconds=round(self.train_seconds, 3), total_seconds=round(time.perf_counter() - self.began, 3),
@@ -231,10 +244,21 @@ class Run:
             params=self.params[0] if one else self.params, curve=self.curve)
 
 
+def deployment_of(program: Program, job: Job) -> list[str]:
+    """Where it runs, if that is more than one place."""
+    if job.deployment.distribution == "local":
+        return []
+    places = Counter(worker.program.fragment.name for worker in program.workers)
+    spread = ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in places.items())
+    return [f"deployment   {job.deployment.distribution}: {spread}; {job.deployment.backend}"]
+
+
 def engine_of(program: Program) -> str:
     if program.strict:
         return "strict, op by op"
-    return "one compiled program" if program.traceable else "compiled stretches around the host environment"
+    if not program.traceable:
+        return "compiled stretches around the host environment"
+    return "one compiled program" if len(program.workers) == 1 else "compiled stretches between moves"
 
 
 def interquartile_mean(values: list[float]) -> float:

@@ -11,6 +11,8 @@ from rich.console import Console
 
 from msrl import pipeline
 from msrl.api import Config, Env, Trainer
+from msrl.deployment import Deployment
+from msrl.errors import UsageError
 from msrl.jobs import prepare
 from msrl.pipeline import Program
 from msrl.running import Result, run
@@ -19,21 +21,27 @@ from msrl.runtime.folder import check_free
 
 
 def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
-            config: Config | None = None, **fields: Any) -> Program:
-    """Compiles an algorithm for an environment; `Program.run()` trains it. `fields` override the configuration's."""
-    job = prepare(algorithm, env, seed=seed, seeds=seeds, strict=strict, config=config, **fields)
-    return pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=strict, config=job.config)
+            config: Config | None = None, deployment: Deployment | str | Path | None = None, **fields: Any) -> Program:
+    """Compiles an algorithm for an environment; `Program.run()` trains it. `fields` override the configuration's and
+    the deployment's: `msrl.compile("ppo", "CartPole-v1", shards=2, distribution="single-learner-coarse", actors=2)`."""
+    job = prepare(algorithm, env, seed=seed, seeds=seeds, strict=strict, config=config, deployment=deployment, **fields)
+    if seeds > 1 and job.deployment.distribution != "local":
+        raise UsageError(f"{seeds} seeds cannot be trained at once under {job.deployment.distribution}.",
+                         why="They share one compiled program, and a distribution has several.",
+                         instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
+    return pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=strict, config=job.config,
+                            deployment=job.deployment)
 
 
 def train(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
           run_dir: str | Path | None = None, progress: bool = True, eval_every: int = 0, eval_episodes: int = 100,
-          config: Config | None = None, **fields: Any) -> Result:
-    """Trains an algorithm on an environment and evaluates it. `fields` override the configuration's defaults:
-    `msrl.train("ppo", env="CartPole-v1", total_steps=100_000)`. Without `run_dir`, nothing is written."""
+          config: Config | None = None, deployment: Deployment | str | Path | None = None, **fields: Any) -> Result:
+    """Trains an algorithm on an environment and evaluates it. `fields` override the configuration's and the
+    deployment's: `msrl.train("ppo", env="CartPole-v1", total_steps=100_000)`. Without `run_dir`, nothing is written."""
     if run_dir is not None:
         check_free(Path(run_dir))
     job = prepare(algorithm, env, seed=seed, seeds=seeds, strict=strict, eval_every=eval_every,
-                  eval_episodes=eval_episodes, config=config, **fields)
+                  eval_episodes=eval_episodes, config=config, deployment=deployment, **fields)
     display = ConsoleDisplay(Console(stderr=True)) if progress else Display()
     return run(job, Path(run_dir) if run_dir is not None else None, display)
 

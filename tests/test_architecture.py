@@ -17,12 +17,13 @@ ROOT = Path(__file__).parents[1]
 MSRL = ROOT / "msrl"
 FILES = sorted(MSRL.rglob("*.py"))
 
-ORDER = ("errors", "ir", "rl", "api", "frontend", "distribution", "passes", "projection", "engines", "runtime",
-         "backends", "planner", "leaves", "pipeline", "playing", "jobs", "running", "training", "cli")
+ORDER = ("errors", "loading", "ir", "rl", "api", "frontend", "distribution", "deployment", "feasibility", "passes",
+         "projection", "engines", "runtime", "backends", "planner", "leaves", "pipeline", "playing", "jobs", "running",
+         "training", "cli")
 LEAVES = ("algorithms", "envs", "buffers")
-LEAVES_MAY = {"api", "rl", "errors"}
+LEAVES_MAY = {"api", "rl", "errors", "loading"}
 ALGORITHMS_MAY = {"buffers", "envs.wrappers"}
-COMPILER = ("ir", "frontend", "distribution", "passes", "projection")
+COMPILER = ("loading", "ir", "frontend", "distribution", "deployment", "feasibility", "passes", "projection")
 EXTRAS = {"envpool", "pettingzoo", "mpe2", "mujoco"}  # optional: imported where they are used
 SLOW = {"matplotlib", "orbax", "tensorboardX"}  # to import, and needed at a run's end only
 

@@ -25,6 +25,7 @@ import jax
 import pytest
 
 from msrl import algorithms
+from msrl.cli.deploying import DeploymentOptions
 from msrl.cli.options import EvalOptions, GraphOptions, NewOptions, TrainOptions
 from msrl.frontend import complaints
 from msrl.running import Result
@@ -32,7 +33,8 @@ from msrl.running import Result
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^(?:<!-- (?P<mark>[^\n]*) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
-EXAMPLES = {"reinforce": "2048", "reward_shaping": "16384", "my_env": "2048", "debug_eager": ""}
+EXAMPLES = {"reinforce": "2048", "reward_shaping": "16384", "my_env": "2048", "debug_eager": "",
+            "own_distribution": "512"}
 
 
 def name(page: Path) -> str:
@@ -165,7 +167,8 @@ def field_docs(config: type) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("options, section", [(TrainOptions, "msrl train"), (EvalOptions, "msrl eval"),
-                                              (GraphOptions, "msrl graph"), (NewOptions, "msrl new")])
+                                              (GraphOptions, "msrl graph"), (NewOptions, "msrl new"),
+                                              (DeploymentOptions, "Deployments")])
 def test_flags_are_on_the_page_of_the_command_line(options, section):
     page = (ROOT / "docs" / "command-line.md").read_text()
     text = page.partition(f"\n## {section}\n")[2].partition("\n## ")[0]

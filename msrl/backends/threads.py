@@ -25,6 +25,7 @@ class Threads:
         for thread in threads:
             thread.start()
         left = len(threads)
+        seen = Event()
         try:
             while left:
                 worker, look, seen = looks.get()
@@ -37,6 +38,7 @@ class Threads:
                 seen.set()
         finally:
             stop.set()
+            seen.set()  # of a look at which the host has left
             for worker in self.workers:
                 with worker.exchange.changed:
                     worker.exchange.changed.notify_all()

@@ -4,9 +4,8 @@ import sys
 
 from msrl.algorithms import ALGORITHMS
 from msrl.cli.options import ListOptions, read
+from msrl.distribution import DISTRIBUTIONS
 from msrl.envs import list_envs
-
-DISTRIBUTIONS = {"local": "everything in one process, in one compiled program where the environment allows"}
 
 
 def main(args: list[str], began: float) -> int:
@@ -14,7 +13,8 @@ def main(args: list[str], began: float) -> int:
     own = [("<path>.py:<Class>", "your own subclass of msrl.api.Trainer; `msrl new my_algo.py` writes one")]
     show("algorithms", [(name, about) for name, (_, about) in ALGORITHMS.items()] + own)
     show("environments", list_envs())
-    show("distributions", list(DISTRIBUTIONS.items()))
+    mine = [("<path>.py:<Class>", "your own subclass of msrl.distribution.policy.DistributionPolicy")]
+    show("distributions", [(name, policy.summary) for name, policy in DISTRIBUTIONS.items()] + mine)
     return 0
 
 

@@ -9,12 +9,13 @@ import importlib
 import sys
 import time
 
-from msrl.cli import options
+from msrl.cli import deploying, options
 from msrl.errors import MsrlError, RunError, UsageError, VerifyError
 
 STARTED = time.perf_counter()
 COMMANDS = {"train": "msrl.cli.train", "eval": "msrl.cli.evaluate", "graph": "msrl.cli.graph", "list": "msrl.cli.lists",
             "new": "msrl.cli.new"}
+DEPLOYED = {"train": deploying.DeploymentOptions, "graph": deploying.PlacementOptions}
 
 
 def main(args: list[str] | None = None) -> int:
@@ -42,6 +43,8 @@ def dispatch(args: list[str], began: float) -> int:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         raise UsageError(f"There is no command {name!r}." + (f" Did you mean {near[0]}?" if near else ""),
                          why=f"The commands are {', '.join(COMMANDS)}.", instead="See: msrl --help")
+    if name in DEPLOYED and not {"-h", "--help"} & set(rest):
+        deploying.read(DEPLOYED[name], rest)  # what is impossible anywhere is refused before the wait for JAX
     return importlib.import_module(COMMANDS[name]).main(rest, began)  # by name, as most of them wait for JAX
 
 

@@ -15,7 +15,10 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from msrl.cli import deploying
+from msrl.cli.deploying import PlacementOptions
 from msrl.cli.helptext import REGISTRY
+from msrl.deployment import Deployment
 from msrl.errors import UsageError
 
 Algorithm = Annotated[Positional[str], arg(metavar="ALGORITHM", help="A name from `msrl list`, or file.py:Class.")]
@@ -60,8 +63,10 @@ class EvalOptions:
 class GraphOptions:
     env: Environment
     """The environment: a name from `msrl list`, for instance CartPole-v1."""
-    format: Literal["text", "mermaid", "json"] = "text"
-    """Text parses back (msrl.ir.text), mermaid draws, JSON is for other programs."""
+    format: Literal["text", "mermaid", "json", "html"] = "text"
+    """Text is for reading, mermaid and html draw, JSON is for other programs."""
+    fragment: Annotated[str | None, arg(metavar="NAME")] = None
+    """Print what one fragment does, as Python, instead of the graph."""
 
 
 @dataclass(frozen=True)
@@ -88,37 +93,56 @@ def read(cls: type, args: list[str], prog: str) -> Any:
     return tyro.cli(cls, args=args, prog=prog, description=cls.__doc__, registry=REGISTRY)
 
 
-def read_with_algorithm(options: type, args: list[str], prog: str, about: str) -> Any:
-    """The same for commands that begin with an algorithm: its Config's fields are flags, too. The result has the fields
-    `algorithm`, `options` and `config`."""
+@dataclass(frozen=True)
+class Given:
+    """What a command was given that begins with an algorithm."""
+
+    algorithm: str
+    options: Any
+    config: Any
+    deployment: Deployment
+    flags: dict[str, Any]  # the deployment's fields that were given as flags
+
+
+def read_with_algorithm(options: type, placement: type[PlacementOptions], args: list[str], prog: str,
+                        about: str) -> Given:
+    """The same for commands that begin with an algorithm: the fields of its Config and of a deployment are flags, too.
+    The deployment is read first, as it does not need JAX."""
+    asked = {"-h", "--help"} & set(args)
+    deployment, flags = (Deployment(), {}) if asked else deploying.read(placement, args)
+    args = deploying.joined(args)
     from msrl import algorithms  # waits for JAX, as every command that gets here must
     from msrl.api import Config
 
     name = find_algorithm(args, list(algorithms.ALGORITHMS))
-    if name is None and not {"-h", "--help"} & set(args):
+    if name is None and not asked:
         raise UsageError(f"{prog} needs an algorithm.", why=f"There are {', '.join(algorithms.ALGORITHMS)}.",
                          instead=f"For instance: {prog} ppo --env CartPole-v1")
     config = algorithms.load(name).Config if name else Config
-    taken = {each.name for each in dataclasses.fields(options)} & {each.name for each in dataclasses.fields(config)}
+    names = {each.name for kind in (options, placement) for each in dataclasses.fields(kind)}
+    taken = names & {each.name for each in dataclasses.fields(config)}
     if taken:
         raise UsageError(f"{config.__name__} has a field {sorted(taken)[0]!r}.",
                          why=f"It is an option of `{prog}`, and a flag has one meaning.",
                          instead="Give the field another name.")
     both = dataclasses.make_dataclass("Options", [
         ("algorithm", Algorithm), ("options", Annotated[OmitArgPrefixes[options], arg(name="run")]),
+        ("placement", Annotated[OmitArgPrefixes[placement], arg(name="deployment")],
+         dataclasses.field(default=placement())),
         ("config", Annotated[OmitArgPrefixes[config], arg(name=name or "every algorithm")],
          dataclasses.field(default=config()))])
     prog = f"{prog} {name}" if name else prog
     about = about if name else f"{about} `{prog} ppo --help` shows all flags of ppo, and so on for " \
         f"{', '.join(algorithms.ALGORITHMS)}, or path/to/file.py:TrainerClass."
-    check_flags(args, flags_of(options) | flags_of(config), prog)
-    return tyro.cli(both, args=args, prog=prog, description=about, registry=REGISTRY)
+    check_flags(args, flags_of(options) | flags_of(placement) | flags_of(config), prog)
+    found: Any = tyro.cli(both, args=args, prog=prog, description=about, registry=REGISTRY)
+    return Given(found.algorithm, found.options, found.config, deployment, flags)
 
 
 def find_algorithm(args: list[str], known: list[str]) -> str | None:
     """The algorithm among the arguments, wherever it stands: a known name or a file's class first of all."""
-    after_env = {args[at + 1] for at, word in enumerate(args[:-1]) if word == "--env"}
-    words = [word for word in args if not word.startswith("-") and word not in after_env]
+    values = {at + 1 for at, word in enumerate(args) if word in ("--env", "--distribution", "--deployment")}
+    words = [word for at, word in enumerate(args) if not word.startswith("-") and at not in values]
     named = [word for word in words if word in known or ".py" in word]
     if named:
         return named[0]

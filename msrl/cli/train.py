@@ -6,6 +6,7 @@ import sys
 
 from rich.console import Console
 
+from msrl.cli.deploying import DeploymentOptions
 from msrl.cli.options import TRAIN, TrainOptions, read_with_algorithm
 from msrl.jobs import Job, prepare
 from msrl.running import Result, Stopped, run
@@ -16,7 +17,7 @@ from msrl.runtime.interrupts import Interrupts
 
 
 def main(args: list[str], began: float) -> int:
-    given = read_with_algorithm(TrainOptions, args, "msrl train", TRAIN)
+    given = read_with_algorithm(TrainOptions, DeploymentOptions, args, "msrl train", TRAIN)
     options: TrainOptions = given.options
     if options.run_dir is not None:
         check_free(options.run_dir)
@@ -34,7 +35,8 @@ def main(args: list[str], began: float) -> int:
 
     with Interrupts(asked, at_once) as interrupts:
         job = prepare(given.algorithm, options.env, config=given.config, seed=options.seed, seeds=options.seeds,
-                      strict=options.strict, eval_every=options.eval_every, eval_episodes=options.eval_episodes)
+                      strict=options.strict, eval_every=options.eval_every, eval_episodes=options.eval_episodes,
+                      deployment=given.deployment)
         path = options.run_dir or default_path(given.algorithm, job.base.spec.id, options.seed)
         try:
             result = run(job, path, display, stop=lambda: interrupts.signal is not None, opened=folders.append,
@@ -68,4 +70,15 @@ def report(result: Result, job: Job) -> list[str]:
     where = shlex.quote(str(result.run_dir))
     return [*lines, "next         " + f"msrl eval {where}",
             f"             tensorboard --logdir {where}",
-            f"             msrl graph {shlex.quote(job.algorithm)} --env {shlex.quote(job.env)}"]
+            f"             msrl graph {shlex.quote(job.algorithm)} --env {shlex.quote(job.env)}{placed(job)}"]
+
+
+def placed(job: Job) -> str:
+    """The flags that draw the run as it was placed."""
+    deployment = job.deployment
+    if deployment.distribution == "local":
+        return ""
+    counts = "".join(f" --{name} {number}" for name in ("actors", "learners")
+                     if (number := getattr(deployment, name)) > 1)
+    return f" --distribution {shlex.quote(deployment.distribution)}{counts}" + (
+        f" --shards {job.config.shards}" if counts else "")

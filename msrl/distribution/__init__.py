@@ -1,7 +1,8 @@
-"""Distribution policies by name."""
+"""Distribution policies: those that come with MSRL by name, one's own by path/to/file.py:Class."""
 
 import difflib
 
+from msrl import loading
 from msrl.distribution.device_only import DeviceOnly
 from msrl.distribution.local import Local
 from msrl.distribution.multi_learner import MultiLearner
@@ -10,13 +11,19 @@ from msrl.distribution.single_learner_coarse import SingleLearnerCoarse
 from msrl.distribution.single_learner_fine import SingleLearnerFine
 from msrl.errors import UsageError
 
-DISTRIBUTIONS = {policy.name: policy
-                 for policy in (Local, SingleLearnerCoarse, SingleLearnerFine, MultiLearner, DeviceOnly)}
+DISTRIBUTIONS: dict[str, type[DistributionPolicy]] = {
+    policy.name: policy for policy in (Local, SingleLearnerCoarse, SingleLearnerFine, MultiLearner, DeviceOnly)}
+
+_FORM = "Write path/to/file.py:PolicyClass."
 
 
 def load(name: str) -> DistributionPolicy:
+    """The policy of a name of the table, or of a file."""
+    if loading.in_file(name):
+        return loading.from_file(name, DistributionPolicy, _FORM)()  # type: ignore[type-abstract]
     if name not in DISTRIBUTIONS:
         near = difflib.get_close_matches(name, DISTRIBUTIONS, 1)
         raise UsageError(f"There is no distribution {name!r}.", why=f"There are {', '.join(DISTRIBUTIONS)}.",
-                         instead=f"Did you mean {near[0]}?" if near else "Use one of these.")
+                         instead=f"Did you mean {near[0]}?" if near else
+                         f"Use one of these. For one of your own: {_FORM[0].lower()}{_FORM[1:]}")
     return DISTRIBUTIONS[name]()

@@ -10,4 +10,5 @@ from msrl.distribution.multi_learner import MultiLearner
 class DeviceOnly(MultiLearner):
     name = "device-only"
     summary = "Everything on every device in one compiled program; learners average every gradient within it."
-    devices = True
+    traceable_only = True
+    device_each = True

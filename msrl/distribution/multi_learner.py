@@ -11,6 +11,7 @@ from msrl.ir.placed import Fragment
 class MultiLearner(DistributionPolicy):
     name = "multi-learner"
     summary = "Everything replicated; learners average every gradient."
+    counts = ("learners",)
 
     def fragments(self, graph, with_actors):
         return (Fragment("learner", tuple(name for name, _ in graph.components), axis="env"),)

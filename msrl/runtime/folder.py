@@ -1,6 +1,7 @@
 """The run folder: what a run was, how it went, what it learnt, and how to do it again.
 
     config.json     the algorithm, the environment, every setting, versions and flags, and the run's status
+    deployment.toml how the run was spread out
     reproduce.sh    the command that makes the same run again
     metrics.jsonl   one object per update, written as it happens
     tensorboard/    the same for TensorBoard

@@ -49,7 +49,7 @@ def test_a_file_of_ones_own(tmp_path):
             "For one of your own: write path/to/file.py:TrainerClass."),
     ("nowhere/at_all.py:Mine", "nowhere/at_all.py:Mine: there is no file nowhere/at_all.py.\n"
                                "Write path/to/file.py:TrainerClass."),
-    ("mine.py", "mine.py does not say which class to train.\nWrite path/to/file.py:TrainerClass."),
+    ("mine.py", "mine.py does not say which Trainer it is.\nWrite path/to/file.py:TrainerClass."),
 ])
 def test_names_that_lead_nowhere(name, message):
     with pytest.raises(UsageError) as error:
@@ -62,9 +62,9 @@ def test_classes_that_are_no_trainers(tmp_path, monkeypatch):
     (tmp_path / "own_file.py").write_text(OWN)
     (tmp_path / "empty_file.py").write_text("")
     for name, message in {
-        "own_file.py:Yours": "own_file.py:Yours: no class 'Yours'.\nThe file's trainers are Mine.",
-        "own_file.py:number": "own_file.py:number: number is not a Trainer.\nThe file's trainers are Mine.",
-        "own_file.py:Trainer": "own_file.py:Trainer: Trainer is not a Trainer.\nThe file's trainers are Mine.",
+        "own_file.py:Yours": "own_file.py:Yours: no class 'Yours'.\nThe file has Mine.",
+        "own_file.py:number": "own_file.py:number: number is not a Trainer.\nThe file has Mine.",
+        "own_file.py:Trainer": "own_file.py:Trainer: Trainer is not a Trainer.\nThe file has Mine.",
         "empty_file.py:Mine": "empty_file.py:Mine: no class 'Mine'.\nThe file has no subclass of Trainer.",
     }.items():
         with pytest.raises(UsageError) as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msrl as package
 from msrl.algorithms import ALGORITHMS
+from msrl.distribution import DISTRIBUTIONS
 from msrl.envs import list_envs
 from msrl.ir import json_form, text
 from tests.cli.conftest import TINY
@@ -55,7 +56,8 @@ def test_the_lists_have_all_there_is(msrl):
     code, out, err = msrl("list")
     assert (code, err) == (0, "")
     first = [line.split()[0] for line in out.splitlines() if line.startswith("  ")]
-    assert first == [*ALGORITHMS, "<path>.py:<Class>", *(name for name, _ in list_envs()), "local"]
+    assert first == [*ALGORITHMS, "<path>.py:<Class>", *(name for name, _ in list_envs()), *DISTRIBUTIONS,
+                     "<path>.py:<Class>"]
 
 
 def test_a_new_algorithm_trains(msrl):

@@ -15,7 +15,8 @@ from tests.cli.conftest import TINY
 
 KEYS = {"algorithm", "env", "distribution", "backend", "seed", "env_steps", "compile_seconds", "train_seconds",
         "total_seconds", "steps_per_second", "eval_return_mean", "eval_return_std", "eval_episodes", "weights_sha256"}
-FILES = {"config.json", "reproduce.sh", "metrics.jsonl", "tensorboard", "weights", "result.json", "curve.png"}
+FILES = {"config.json", "deployment.toml", "reproduce.sh", "metrics.jsonl", "tensorboard", "weights", "result.json",
+         "curve.png"}
 
 
 def rows(run_dir: str) -> list[dict]:
