@@ -127,7 +127,8 @@ own.py:OnDevice compiles the whole loop for the device, and this environment is 
 Use the JAX version, --env CartPole-v1, or keep the environment on the host: --distribution single-learner-fine.
 See docs/distributions.md.
 """),
-    ("OnDevice", "CartPole-v1", ("--learners", "64", "--num-envs", "64", "--shards", "64"), """\
+    ("OnDevice", "CartPole-v1", ("--learners", "64", "--num-envs", "64", "--shards", "64",
+                                 "--learner-shards", "64"), """\
 UsageError: own.py:OnDevice with 64 instances needs 64 devices.
 Each takes one, and there is 1.
 Use 1, or let the CPU count as 64: XLA_FLAGS=--xla_force_host_platform_device_count=64

@@ -10,7 +10,7 @@ from msrl.errors import UsageError
 from msrl.feasibility import Setting, check
 
 COARSE, FINE = "single-learner-coarse", "single-learner-fine"
-SETTING = Setting("jax:CartPole-v1", traceable=True, agents=0, num_envs=8, shards=2)
+SETTING = Setting("jax:CartPole-v1", traceable=True, agents=0, num_envs=8, shards=2, learner_shards=2)
 
 
 class OnDevice(DistributionPolicy):
@@ -44,7 +44,7 @@ def table(monkeypatch):
     (Deployment(), None),
     (Deployment(COARSE, actors=2), SETTING),
     (Deployment(FINE, "inline", 1), SETTING),
-    (Deployment("on-device", learners=2), Setting("jax:CartPole-v1", True, 0, 8, 2, devices=2)),
+    (Deployment("on-device", learners=2), Setting("jax:CartPole-v1", True, 0, 8, 2, 2, devices=2)),
     (Deployment("on-device", "ray", learners=2, hosts=(Host("a"), Host("b"))), SETTING),
     (Deployment("by-agent", learners=3), Setting("jax:simple_spread", True, 3, 8, 1)),
     (Deployment("whenever", max_lag=0, actors=2), SETTING),
@@ -112,10 +112,18 @@ See docs/distributions.md."""),
 A shard of the environments is the unit of replication, and each instance needs at least one.
 Use --actors 1.
 See docs/distributions.md."""),
-    "more learners than shards": (Deployment("on-device", learners=4), SETTING, """\
-4 learners cannot share 2 shards.
-A shard of the environments is the unit of replication, and each instance needs at least one.
-Use --learners 2 or fewer, or give the algorithm more shards: --shards 4.
+    "more learners than learner shards": (Deployment("on-device", learners=4), SETTING, """\
+2 learner shards cannot be divided evenly among 4 learners.
+A learner shard is the unit of replication, and the algorithm says how many there are, as their number changes the \
+result.
+Use --learners 2, or --learner-shards 4 --shards 4 (of --num-envs, 4 must be a divisor).
+See docs/distributions.md."""),
+    "learners that do not divide evenly": (
+        Deployment("on-device", learners=2), Setting("E", True, 0, 9, 3, 3, devices=2), """\
+3 learner shards cannot be divided evenly among 2 learners.
+A learner shard is the unit of replication, and the algorithm says how many there are, as their number changes the \
+result.
+Use --learners 3, or --learner-shards 2 --shards 4 (of --num-envs, 4 must be a divisor).
 See docs/distributions.md."""),
     "a host environment on the device": (
         Deployment("on-device"), Setting("gymnasium:CartPole-v1", False, 0, 8, 2, twin="CartPole-v1"), """\

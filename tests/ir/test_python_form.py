@@ -11,6 +11,7 @@ import pytest
 from msrl import distribution as distributions
 from msrl.distribution.place import place
 from msrl.frontend.lower import lower
+from msrl.ir.axes import find_axes
 from msrl.ir.graph import base
 from msrl.ir.interp import Host, interpret
 from msrl.ir.python_form import show
@@ -93,7 +94,8 @@ def run_functions(placed) -> Trace:
 
 
 def placed_under(graph, distribution: str, with_actors: frozenset[str] = frozenset()):
-    return place(graph, distributions.load(distribution).fragments(graph, with_actors), with_actors)
+    axes = find_axes(graph, dict.fromkeys(with_actors, "shard"))
+    return place(graph, distributions.load(distribution).fragments(graph, with_actors), axes)
 
 
 @pytest.mark.parametrize("distribution", ["local", "single-learner-coarse", "single-learner-fine"])
