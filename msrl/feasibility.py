@@ -112,6 +112,12 @@ def _shards(deployment: Deployment, policy: DistributionPolicy, setting: Setting
         if count == "learners":
             _learner_shards(number, policy, setting)
             continue
+        if number <= shards and policy.asynchronous and shards % number:
+            raise UsageError(
+                f"{number} {count} cannot share {shards} shards evenly.",
+                why="First come, first served: a batch is made of parts of any of them, which must be of one size.",
+                instead=f"Use --{count} with a divisor of {shards}, or --shards with a multiple of {number}.",
+                docs=DOCS)
         if number <= shards:
             continue
         more = f", or give the algorithm more shards: --shards {number}" if setting.num_envs % number == 0 else ""

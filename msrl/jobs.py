@@ -23,7 +23,7 @@ from msrl.deployment import FIELDS, Deployment
 from msrl.engines.ops import make_world
 from msrl.envs.wrappers import EpisodeStats
 from msrl.errors import UsageError
-from msrl.feasibility import Setting, check
+from msrl.feasibility import check
 from msrl.playing import describe
 from msrl.runtime import cache
 from msrl.runtime import strict as surroundings
@@ -65,7 +65,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
     those of the deployment (an object, or a TOML file) that are to be others."""
     spread = {name: fields.pop(name) for name in FIELDS if name in fields}
     placed = _deployment(deployment).replace(**spread)
-    policy = check(placed)
+    check(placed)
     for name, value, least in (("seeds", seeds, 1), ("eval_episodes", eval_episodes, 1), ("eval_every", eval_every, 0)):
         check_value(name, value, Range(least, whole=True))
     if strict:
@@ -76,9 +76,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
     made = isinstance(env, str)
     base = envs.make(env) if isinstance(env, str) else env
     try:
-        on_devices = policy.device_each or placed.devices is not None  # else there is no need to start JAX yet
-        check(placed, Setting(base.spec.id, base.traceable, len(base.spec.agents), settings.num_envs, settings.shards,
-                              settings.learner_shards, jax.local_device_count() if on_devices else 1, _twin(base)))
+        pipeline.check_deployment(placed, base, settings, strict)
     except UsageError:
         if made:
             base.close()
@@ -92,12 +90,6 @@ def _deployment(given: Deployment | str | Path | None) -> Deployment:
     if given is None:
         return Deployment()
     return given if isinstance(given, Deployment) else Deployment.from_file(given)
-
-
-def _twin(env: Env) -> str | None:
-    """The same environment in JAX."""
-    name = env.spec.id.rpartition(":")[2]
-    return name if not env.traceable and name in envs.JAX else None
 
 
 def about(job: Job, path: Path | None = None) -> dict[str, Any]:

@@ -32,9 +32,11 @@ from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
 from msrl.envs.wrappers import EpisodeStats, stats
 from msrl.errors import UsageError
+from msrl.feasibility import Setting, check
 from msrl.frontend.lower import lower
 from msrl.ir.axes import find_axes
 from msrl.ir.interp import Names, interpret
+from msrl.runtime.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Update:
     episodes: int  # finished since the last update
     episode_return: float | None  # their mean
     episode_length: float | None
+    accounts: dict[str, Any]  # environment steps: produced = trained + dropped + in_flight; lags, where asynchronous
 
 
 class Program:
@@ -75,7 +78,7 @@ class Program:
         if policy.device_each and not strict:  # strict mode runs the shards one by one, as it does everywhere
             learners, devices = 1, deployment.learners
         self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, strict, deployment.actors, learners,
-                                    devices)
+                                    devices, policy.asynchronous, deployment.max_lag)
         self.backend = make_backend(deployment.backend, self.workers, self.placed, trainer, env, seed=seed, seeds=seeds,
                                     address=deployment.address)
         self.lead = next(w for w in self.workers if "learner" in w.program.fragment.components)
@@ -122,7 +125,14 @@ class Program:
         episodes, returns, lengths = totals - seen
         seen[:] = totals
         return Update(self.env_steps, self._metrics(), int(episodes), float(returns / episodes) if episodes else None,
-                      float(lengths / episodes) if episodes else None)
+                      float(lengths / episodes) if episodes else None, self.accounts())
+
+    def accounts(self) -> dict[str, Any]:
+        """What became of the environment steps, as far as they have reached the learner."""
+        if self.lead.exchange.lead is None:  # where steps are made, they are learnt from
+            return Ledger(self.env_steps, self.env_steps).asdict()
+        with self.lead.exchange.changed:
+            return self.lead.exchange.ledger.asdict()
 
     def _metrics(self) -> dict[str, float]:
         if self.strict:
@@ -185,9 +195,22 @@ def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, se
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **check_fields(cls, fields))
     base = envs.make(env) if isinstance(env, str) else env
+    check_deployment(deployment, base, settings, strict)
     wrapped = cls.wrap(EpisodeStats(base), settings)
     return Program(cls(settings, wrapped.spec), wrapped, seed=seed, seeds=seeds, strict=strict,
                    deployment=deployment)
+
+
+def check_deployment(deployment: Deployment, env: Env, config: Config, strict: bool) -> None:
+    """Refuses what is impossible for this environment and configuration on this machine."""
+    policy = check(deployment)
+    name = env.spec.id.rpartition(":")[2]
+    twin = name if not env.traceable and name in envs.JAX else None  # the same environment in JAX
+    on_devices = policy.device_each or deployment.devices is not None  # else there is no need to start JAX yet
+    # Strict mode runs shard by shard, so that it needs no device for each.
+    devices = deployment.learners if strict else jax.local_device_count() if on_devices else 1
+    check(deployment, Setting(env.spec.id, env.traceable, len(env.spec.agents), config.num_envs, config.shards,
+                              config.learner_shards, devices, twin))
 
 
 def check_fields(cls: type[Trainer], fields: dict[str, Any]) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class Run:
         judged = [] if self.stopped else program.evaluate(job.eval_episodes)
         for number, one in enumerate(kept):
             self.params.append(one["params"])
-            self.done.append({"seed": seed + number, "env_steps": program.env_steps,
+            self.done.append({"seed": seed + number, "env_steps": program.env_steps, "steps": program.accounts(),
                               **_score(judged[number:number + 1]),
                               "weights_sha256": pipeline.weights_sha256(one["params"])})
         self.returns += [np.asarray(episodes.returns) for episodes in judged]
@@ -195,7 +195,7 @@ class Run:
         row: dict[str, Any] = {"seed": program.seed} if program.seeds == 1 else {"seeds": program.seeds}
         row |= {"env_steps": update.env_steps, "seconds": round(time.perf_counter() - self.began, 3),
                 "episodes": update.episodes, "episode_return": update.episode_return,
-                "episode_length": update.episode_length}
+                "episode_length": update.episode_length, "steps": update.accounts}
         row |= {name if name not in row else f"metric/{name}": value for name, value in update.metrics.items()}
         row |= {name: value for name, value in _score(judged).items() if value is not None}
         self.folder.row(row)

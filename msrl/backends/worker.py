@@ -7,6 +7,7 @@ as the next chunk overwrites them in place.
 
 import time
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -25,12 +26,21 @@ from msrl.ir.graph import Call, For, If, Node, Recv, Send, While, base, free, is
 from msrl.ir.interp import Names
 from msrl.ir.placed import LocalProgram
 from msrl.runtime.channels import Exchange
+from msrl.runtime.unordered import UnorderedExchange
 
 LOOKS = 200  # how often a loop of known length lets the host look, at most
 WHILE_SECONDS = 0.2  # how long a chunk of any other loop should take, at least
 
 Look = Names | None
 Part = tuple[tuple[Node, ...] | Node, tuple[str, ...]]
+
+
+class Closed(Exception):
+    """The run is over while this one waits or works on; `names` is what it has."""
+
+    def __init__(self, names: Names):
+        super().__init__()
+        self.names = names
 
 
 class Worker:
@@ -46,14 +56,34 @@ class Worker:
         self.compile_seconds = 0.0
         self.resources: Names = {}  # as of the last look
         self.messages = 0  # sent and received, so far
+        self.counted = 0  # steps of each environment, as of the last trajectory sent
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._parts: dict[int, tuple[tuple[Node, ...], list[Part]]] = {}
 
     def run(self) -> Iterator[Look]:
         names: Names = {}
-        yield from self.block(self.program.nodes, names, self.program.results, top=True)
-        self.resources = {base(result): self.each(names[result]) for result in self.program.results}
+        try:
+            yield from self.block(self.program.nodes, names, self.program.results, top=True)
+            self.resources = {base(result): self.each(names[result]) for result in self.program.results}
+        except Closed as stop:
+            self.resources = {base(name): value for name, value in stop.names.items() if is_resource(name)}
+        if self.leads:
+            self.exchange.close()
         yield self.resources
+
+    @property
+    def leads(self) -> bool:
+        """Does the run end when this one does?"""
+        return "learner" in self.program.fragment.components
+
+    @property
+    def endless(self) -> bool:
+        """Does it go on until it is told to stop?"""
+        return isinstance(self.exchange, UnorderedExchange) and not self.leads
+
+    def go_on(self, names: Names) -> None:
+        if self.endless and self.exchange.closed:
+            raise Closed(names)
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
@@ -61,9 +91,13 @@ class Worker:
         for part, needed in self.parts(nodes, tail, top):
             match part:
                 case Send():
-                    self.send(part, names[part.value])
+                    while self.exchange.full(part.move, self.instance):
+                        self.go_on(names)
+                        yield None
+                    self.send(part, names)
                 case Recv():
                     while not self.exchange.ready(part.move, self.instance):
+                        self.go_on(names)
                         yield None
                     names[part.out] = self.exchange.receive(part.move, self.instance)
                     self.messages += 1
@@ -109,10 +143,16 @@ class Worker:
     def count_compiling(self, seconds: float) -> None:
         self.compile_seconds += seconds
 
-    def send(self, node: Send, value: Any) -> None:
+    def send(self, node: Send, names: Names) -> None:
         # A resource may be written over where it lives; what was sent must not change under its reader.
+        value = names[node.value]
         value = jax.tree.map(jnp.copy, value) if is_resource(node.value) else value
-        self.exchange.send(node.move, self.instance, value)
+        steps = 0
+        if node.move == self.exchange.lead:
+            newest = next(name for name in reversed(names) if base(name) == "#env.step")
+            count = int(np.max(np.asarray(names[newest])))
+            steps, self.counted = (count - self.counted) * self.ops.world.num_envs, count
+        self.exchange.send(node.move, self.instance, value, steps)
         self.messages += 1
 
     def agree(self, node: Call, names: Names) -> Iterator[Look]:
@@ -170,16 +210,19 @@ class Worker:
         carried = {carry.phi: names[carry.init] for carry in node.carries if carry.phi and carry.init}
         indices = self.indices(node, names) if isinstance(node, For) else None
         size = chunk_size(len(indices)) if indices is not None else 1
+        endless = top and self.endless and node is self.last_loop
         here: Names = dict(names)
         number = 0
-        while indices is None or number < len(indices):
+        while indices is None or number < len(indices) or endless:
             here = {**names, **carried}
+            if endless:
+                self.go_on(here)
             if isinstance(node, While):
                 yield from self.block(node.test, here, (node.condition,))
                 if not bool(here[node.condition]):
                     break
             elif indices is not None:
-                here[node.index] = indices[number]
+                here[node.index] = indices[min(number, len(indices) - 1)]
             yield from self.block(node.body, here, nexts(node))
             carried.update({carry.phi: here[carry.next] for carry in node.carries if carry.phi})
             number += 1
@@ -239,6 +282,11 @@ class Worker:
 
     def wide(self, names: Names, wanted: tuple[str, ...]) -> Names:
         return {**names, **{name: jax.tree.map(self.widen, names[name]) for name in wanted}} if self.seeds else names
+
+    @cached_property
+    def last_loop(self) -> Node | None:
+        """The loop that trains: those before it warm up."""
+        return next((node for node in reversed(self.program.nodes) if isinstance(node, (For, While))), None)
 
     # -- looks ---------------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -16,15 +17,18 @@ from msrl.engines.devices import use_devices
 from msrl.engines.library import Ops
 from msrl.engines.shapes import Shapes, local_shapes
 from msrl.errors import UsageError
-from msrl.ir.placed import Fragment, PlacedGraph
+from msrl.ir.graph import For, If, Node, Recv, While, walk
+from msrl.ir.placed import Fragment, LocalProgram, Move, PlacedGraph
 from msrl.projection.project import project
 from msrl.runtime.channels import Exchange
+from msrl.runtime.unordered import UnorderedExchange
 
 
 def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array, strict: bool,
-                 actors: int, learners: int = 1, devices: int = 1) -> list[Worker]:
+                 actors: int, learners: int = 1, devices: int = 1, unordered: bool = False,
+                 max_lag: int | None = None) -> list[Worker]:
     """Workers in the order of fragments and instances. `actors` and `learners`: instances of what is replicated,
-    without and with the learner. On several `devices`, one worker has all."""
+    without and with the learner. On several `devices`, one worker has all. `unordered`: first come, first served."""
     world = ops.world
 
     def instances(fragment: Fragment) -> list[range]:
@@ -35,10 +39,11 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
         return learner_runs(world.shards, world.config.learner_shards, learners)
 
     runs = {fragment.name: instances(fragment) for fragment in placed.fragments}
-    exchange = Exchange(placed.moves, {name: tuple(len(run) * world.envs_per_shard for run in mine)
-                                       for name, mine in runs.items()})
-    workers = []
-    for name, program in project(placed).items():
+    sizes = {name: tuple(len(run) * world.envs_per_shard for run in mine) for name, mine in runs.items()}
+    exchange = UnorderedExchange(placed.moves, sizes, max_lag) if unordered else Exchange(placed.moves, sizes)
+    workers, programs = [], project(placed)
+    exchange.lead = leading_move(programs, exchange.moves, unordered)
+    for name, program in programs.items():
         if devices > 1:
             use_devices(program, ops, shapes, placed.moves, devices)
         for instance, run in enumerate(runs[name]):
@@ -48,25 +53,65 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
     return workers
 
 
+def leading_move(programs: dict[str, LocalProgram], moves: dict[str, Move], unordered: bool) -> str | None:
+    """The move by which trajectories reach the learner: the first that it gathers in the loop that trains."""
+    learner = next(program for program in programs.values() if "learner" in program.fragment.components)
+    _, loop, after = around(learner)
+    blocks = [found for block in blocks_of(loop) if (found := gathered(block, moves))]
+    if unordered:
+        late = [move for block in blocks_of(after) for move in gathered(block, moves)]
+        told = [moves[node.move] for program in programs.values() if program is not learner
+                for node in walk(around(program)[1]) if isinstance(node, Recv)]
+        told = [move for move in told if not move.value.startswith("$weights")]
+        for wrong, why in (
+            ([] if blocks else loop, "Nothing that actors make reaches the learner in its last loop, which trains."),
+            (late, "Actors run until the learner is done, and here it wants a value of theirs after its last loop."),
+            (told, "Actors never wait for the learner, and here they want more of it than weights."),
+            ([block[0] for block in blocks][1:],
+             "First come, first served: what the learner takes of one actor it takes in one go, and this value reaches "
+             "it in another loop or branch than the first."),
+        ):
+            if wrong:
+                raise UsageError("This loop cannot run asynchronously.", span=wrong[0].span, why=why,
+                                 instead="Use a synchronous distribution, or let a pass of the loop act, collect in "
+                                         "one buffer, and learn.")
+    return blocks[0][0].id if blocks else None
+
+
+def around(program: LocalProgram) -> tuple[tuple[Node, ...], tuple[Node, ...], tuple[Node, ...]]:
+    """What comes before the loop that trains (the last one), the loop, and what comes after."""
+    at = max((at for at, node in enumerate(program.nodes) if isinstance(node, (For, While))), default=-1)
+    return program.nodes[:max(at, 0)], program.nodes[at:at + 1] if at >= 0 else (), program.nodes[at + 1:]
+
+
+def gathered(block: tuple[Node, ...], moves: dict[str, Move]) -> list[Move]:
+    return [moves[node.move] for node in block if isinstance(node, Recv) and moves[node.move].kind == "gather"]
+
+
+def blocks_of(nodes: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
+    """The block, and those inside it."""
+    yield nodes
+    for node in nodes:
+        match node:
+            case For():
+                yield from blocks_of(node.body)
+            case While():
+                yield from blocks_of(node.test)
+                yield from blocks_of(node.body)
+            case If():
+                yield from blocks_of(node.then)
+                yield from blocks_of(node.orelse)
+
+
 def learner_runs(shards: int, learner_shards: int, instances: int) -> list[range]:
     """The shards of contiguous, nearly equal runs of learners."""
-    if not 1 <= instances <= learner_shards:
-        raise UsageError(
-            f"{learner_shards} learner shards cannot be divided among {instances} instances.",
-            why="A learner shard is the unit of replication, and each instance needs at least one.",
-            instead=f"Use --learners {learner_shards} or fewer, or give the algorithm more: "
-                    f"--learner-shards {instances} (and --shards {instances} or a multiple).")
     each = shards // learner_shards
     return [range(run.start * each, run.stop * each) for run in shard_runs(learner_shards, instances)]
 
 
 def shard_runs(shards: int, instances: int) -> list[range]:
     """Contiguous, nearly equal runs of the shards."""
-    if not 1 <= instances <= shards:
-        raise UsageError(
-            f"{shards} shards cannot be divided among {instances} instances.",
-            why="A shard is the unit of replication, and each instance needs at least one.",
-            instead=f"Use --actors {shards} or fewer, or give the algorithm more: --shards {instances}.")
+    assert 1 <= instances <= shards, "checked by msrl.feasibility"
     least, more = divmod(shards, instances)
     ends = [0]
     for instance in range(instances):

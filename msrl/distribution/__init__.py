@@ -8,11 +8,13 @@ from msrl.distribution.local import Local
 from msrl.distribution.multi_learner import MultiLearner
 from msrl.distribution.policy import DistributionPolicy
 from msrl.distribution.single_learner_coarse import SingleLearnerCoarse
+from msrl.distribution.single_learner_coarse_async import SingleLearnerCoarseAsync
 from msrl.distribution.single_learner_fine import SingleLearnerFine
 from msrl.errors import UsageError
 
 DISTRIBUTIONS: dict[str, type[DistributionPolicy]] = {
-    policy.name: policy for policy in (Local, SingleLearnerCoarse, SingleLearnerFine, MultiLearner, DeviceOnly)}
+    policy.name: policy for policy in (Local, SingleLearnerCoarse, SingleLearnerCoarseAsync, SingleLearnerFine,
+                                       MultiLearner, DeviceOnly)}
 
 _FORM = "Write path/to/file.py:PolicyClass."
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from msrl.ir.placed import Move
+from msrl.runtime.ledger import Ledger
 
 
 class Exchange:
@@ -25,6 +26,10 @@ class Exchange:
         self.sizes = sizes
         self.channels: dict[tuple[str, int, int], deque[Any]] = {}
         self.changed = Condition()
+        self.closed = False  # the learner is done: those who work for it may stop
+        self.lead: str | None = None  # the move by which trajectories reach the learner, if there is one
+        self.ledger = Ledger()
+        self._steps: deque[int] = deque()  # environment steps of trajectories on their way
         # Where learners agree, by the state that they agree on; one instance alone has nobody to ask.
         self.among = {move.value: move.id for move in moves
                       if move.kind == "allreduce" and len(sizes[move.source]) > 1}
@@ -33,12 +38,26 @@ class Exchange:
                 for target in range(len(sizes[move.target])):
                     self.channels[move.id, source, target] = deque()
 
-    def send(self, move_id: str, source: int, value: Any) -> None:
+    def send(self, move_id: str, source: int, value: Any, steps: int = 0) -> None:
+        """`steps`: environment steps since the last message of the same move, if it is the one that leads."""
         move = self.moves[move_id]
+        if move_id == self.lead:
+            with self.changed:
+                self.ledger.send(steps)
+                self._steps.append(steps)
         for target, part in enumerate(self.parts(move, value)):
             if self.joined(move, source, target):
                 self.channels[move_id, source, target].append(part)
         with self.changed:
+            self.changed.notify_all()
+
+    def full(self, move_id: str, source: int) -> bool:
+        """Must the sender wait?"""
+        return False
+
+    def close(self) -> None:
+        with self.changed:
+            self.closed = True
             self.changed.notify_all()
 
     def joined(self, move: Move, source: int, target: int) -> bool:
@@ -74,16 +93,23 @@ class Exchange:
     def receive(self, move_id: str, target: int) -> Any:
         move = self.moves[move_id]
         parts = [self.channels[move_id, source, target].popleft() for source in self.sources(move, target)]
+        if move_id == self.lead:
+            with self.changed:
+                for _ in parts:
+                    self.ledger.take(self._steps.popleft())
+        return self.join(move, parts)
+
+    def join(self, move: Move, parts: list[Any]) -> Any:
         if move.kind == "allreduce":
             return [one for part in parts for one in part]  # what each learner brings
         if move.kind not in ("gather", "allgather") or len(parts) == 1:
             return parts[0]
 
-        def join(*xs: Any) -> Any:
+        def leaf(*xs: Any) -> Any:
             if np.ndim(xs[0]) <= move.dim:
                 return xs[0]
             return (np if isinstance(xs[0], np.ndarray) else jnp).concatenate(xs, axis=move.dim)
 
-        return jax.tree.map(join, *parts)
+        return jax.tree.map(leaf, *parts)
 
 

@@ -48,7 +48,8 @@ def test_the_run_folder(train):
     assert about["versions"]["msrl"] == package.__version__
     seen = rows("run")
     assert [row["env_steps"] for row in seen] == [32, 64]
-    assert seen[0].keys() == {"seed", "env_steps", "seconds", "episodes", "episode_return", "episode_length", "loss"}
+    assert seen[0].keys() == {"seed", "env_steps", "seconds", "episodes", "episode_return", "episode_length", "steps",
+                             "loss"}
     assert seen[1]["eval_return_mean"] == result["eval_return_mean"]
     assert (folder / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert [path.name for path in (folder / "weights").iterdir()] == ["3"]

@@ -112,6 +112,11 @@ See docs/distributions.md."""),
 A shard of the environments is the unit of replication, and each instance needs at least one.
 Use --actors 1.
 See docs/distributions.md."""),
+    "an asynchronous batch of uneven parts": (Deployment("whenever", actors=2), Setting("E", True, 0, 9, 3), """\
+2 actors cannot share 3 shards evenly.
+First come, first served: a batch is made of parts of any of them, which must be of one size.
+Use --actors with a divisor of 3, or --shards with a multiple of 2.
+See docs/distributions.md."""),
     "more learners than learner shards": (Deployment("on-device", learners=4), SETTING, """\
 2 learner shards cannot be divided evenly among 4 learners.
 A learner shard is the unit of replication, and the algorithm says how many there are, as their number changes the \
