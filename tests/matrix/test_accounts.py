@@ -66,7 +66,7 @@ def test_other_loops_run_asynchronously(name, env):
                    "reaches it in another loop or branch than the first."),
     ("Rows", "Actors run until the learner is done, and here it wants a value of theirs after its last loop."),
     ("Ends", "Nothing that actors make reaches the learner in its last loop, which trains."),
-    ("While", "Actors never wait for the learner, and here they want more of it than weights."),
+    ("Logic", "Actors never wait for the learner, and here they want more of it than weights."),
 ])
 def test_loops_that_have_no_asynchronous_meaning_are_refused(name, why):
     with pytest.raises(UsageError) as error:
