@@ -27,6 +27,7 @@ import jax
 from msrl.api import Env, Trainer
 from msrl.backends.wire import Post, RemoteExchange, portable
 from msrl.backends.worker import Worker
+from msrl.engines.devices import use_devices
 from msrl.engines.library import Ops
 from msrl.engines.ops import make_world
 from msrl.engines.reference import Reference
@@ -55,6 +56,7 @@ class Assignment:
     seed: int
     seeds: int
     lead: bool
+    devices: int  # that its programs run on
     record: dict[str, Any] | None  # in strict mode: what the bits depend on
 
     @property
@@ -91,7 +93,8 @@ def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: En
     return [Assignment(
         files, world, graph, show_local(worker.program), placed.moves, placed.axes, worker.exchange.sizes,
         worker.instance, (worker.ops.world.first_shard, worker.ops.world.shards), seed, seeds,
-        worker is lead, surroundings.record() if worker.strict else None)
+        worker is lead, worker.ops.devices.mesh.size if worker.ops.devices else 1,
+        surroundings.record() if worker.strict else None)
         for worker in workers]
 
 
@@ -115,6 +118,10 @@ class RemoteLook(Mapping[str, Any]):
         if name not in self.found and name in self.report.kept:
             self.found[name] = self.fetch(name)
         return self.found[name]
+
+    def keep(self, ended: Names | None = None) -> None:
+        """Has all from now on, as it was at the run's end or else as it is: whoever could be asked is about to go."""
+        self.found.update(ended if ended is not None else {name: self[name] for name in self})
 
     def __iter__(self) -> Iterator[str]:
         yield from self.report.resources
@@ -151,6 +158,7 @@ def settle(assignment: Assignment, post: Post) -> Worker:
     ops = Ops(make_world(cls(config, env.spec), env), dict(assignment.axes))
     program = parse_local(assignment.program)
     shapes = find_shapes(parse(assignment.graph), ops)
+    use_devices(program, ops, shapes, assignment.moves, assignment.devices)
     first, count = assignment.shards
     mine = ops.part(range(first, first + count)) if count < ops.world.shards else ops
     local = local_shapes(shapes, dict(assignment.axes), ops.world.num_envs, mine.world.num_envs)

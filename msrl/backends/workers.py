@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -75,8 +76,9 @@ def shard_runs(shards: int, instances: int) -> list[range]:
 
 
 def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,
-                 seeds: int, address: str | None = None) -> Any:
-    """What runs the workers. Under ray they stay here as mirrors of those at work, and `address` names the cluster."""
+                 seeds: int, address: str | None = None, hosts: Sequence[str] = ()) -> Any:
+    """What runs the workers. Under ray they stay here as mirrors of those at work, `address` names the cluster, and
+    they go to the `hosts` in turn, or wherever there is room."""
     match name:
         case "inline":
             return Inline(workers)
@@ -84,7 +86,8 @@ def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer:
             return Threads(workers)
         case "ray":
             module = ray_backend()
-            return module.RayBackend(workers, assign(workers, placed, trainer, env, seed=seed, seeds=seeds), address)
+            return module.RayBackend(workers, assign(workers, placed, trainer, env, seed=seed, seeds=seeds), address,
+                                     tuple(hosts))
     raise UsageError(f"There is no backend {name!r}.", why="The backends are inline, threads and ray.",
                      instead="Use one of these.")
 
