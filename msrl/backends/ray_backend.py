@@ -10,6 +10,7 @@ itself if it was started here.
 import contextlib
 import logging
 import os
+import time
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -98,13 +99,14 @@ class RayBackend:
 
     def run(self) -> Iterator[tuple[Worker, Look]]:
         """Yields (mirror, look) wherever the host may look; the leading worker goes on when the host asks for more."""
+        began = time.perf_counter()
         ours = join_cluster(self.address, len(self.workers))
         actors: list[Any] = []
         group = None
         try:
             group = set_aside(len(self.workers), self.hosts)
             actors = [self._host(group, number) for number in range(len(self.workers))]
-            yield from self._supervise(actors)
+            yield from self._supervise(actors, began)
         finally:
             for actor in actors:
                 ray.kill(actor)
@@ -117,7 +119,7 @@ class RayBackend:
         place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=number)
         return Host.options(num_cpus=CPUS, runtime_env={"env_vars": environment()}, scheduling_strategy=place).remote()
 
-    def _supervise(self, actors: list[Any]) -> Iterator[tuple[Worker, Look]]:
+    def _supervise(self, actors: list[Any], began: float) -> Iterator[tuple[Worker, Look]]:
         others = {(worker.program.fragment.name, worker.instance): actor
                   for worker, actor in zip(self.workers, actors, strict=True)}
         settling = [actor.settle.remote(assignment, others)
@@ -128,6 +130,7 @@ class RayBackend:
                 raise told(report, self.assignments[number].title)
         for number, ref in enumerate([actor.start.remote() for actor in actors]):
             self._get(ref, number)
+        self.ready_seconds = time.perf_counter() - began
         look: RemoteLook | None = None  # the last of the one that leads
         asked = {actor.next.remote(): number for number, actor in enumerate(actors)}
         while asked:
@@ -153,7 +156,8 @@ class RayBackend:
             asked[actors[number].next.remote()] = number
 
     def _mirror(self, worker: Worker, report: Report) -> None:
-        worker.compile_seconds, worker.messages = report.compile_seconds, report.messages
+        # Processes that start and make their world again are getting ready too.
+        worker.compile_seconds, worker.messages = self.ready_seconds + report.compile_seconds, report.messages
         if isinstance(worker.engine, Reference):
             worker.engine.reports.extend(report.rows)
         if report.kind == "end":
