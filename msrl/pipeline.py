@@ -80,7 +80,7 @@ class Program:
         self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, strict, deployment.actors, learners,
                                     devices, policy.asynchronous, deployment.max_lag)
         self.backend = make_backend(deployment.backend, self.workers, self.placed, trainer, env, seed=seed, seeds=seeds,
-                                    address=deployment.address)
+                                    address=deployment.address, hosts=[host.name for host in deployment.hosts])
         self.lead = next(w for w in self.workers if "learner" in w.program.fragment.components)
         self.evaluator = Evaluator(self.world.agent.actor)
         self.resources: Mapping[str, Any] = {}

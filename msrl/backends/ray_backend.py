@@ -7,14 +7,19 @@ error that names it, and that nothing is left behind: actors and their placement
 itself if it was started here.
 """
 
+import contextlib
+import logging
 import os
+import time
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError
+from ray._private import ray_constants
+from ray.exceptions import RayActorError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -27,7 +32,8 @@ from msrl.errors import RunError, UsageError
 CPUS = 0.5  # per worker: instances wait for one another most of the time
 OUTSTANDING = 32  # messages that a worker may have under way to one other
 INLINE_BYTES = 100_000  # what is larger goes through the object store: once, however many are to have it
-PLACE_SECONDS = 60.0  # for a cluster to set aside what it has said is free
+PLACE_SECONDS = 60.0  # for a cluster to set aside what it has, if others hold it
+SOME = 0.001  # of a host's own resource, of which there is 1: enough to be placed there
 
 
 @ray.remote(max_restarts=0, concurrency_groups={"inbox": 1, "reports": 1, "control": 1})
@@ -80,22 +86,27 @@ class Host:
             under_way = self.under_way[fragment, instance]
             under_way.append(self.others[fragment, instance].deliver.remote(bare, stored))
             if len(under_way) > OUTSTANDING:
-                ray.get(under_way.popleft())  # an inbox takes everything, so this waits for the network only
+                # An inbox takes everything, so this waits for the network only. If the other has died, the coordinator
+                # hears of it from the other's own report, and ends the run.
+                with contextlib.suppress(RayActorError):
+                    ray.get(under_way.popleft())
 
 
 class RayBackend:
-    def __init__(self, workers: list[Worker], assignments: list[Assignment], address: str | None = None):
-        self.workers, self.assignments, self.address = workers, assignments, address
+    def __init__(self, workers: list[Worker], assignments: list[Assignment], address: str | None = None,
+                 hosts: tuple[str, ...] = ()):
+        self.workers, self.assignments, self.address, self.hosts = workers, assignments, address, hosts
 
     def run(self) -> Iterator[tuple[Worker, Look]]:
         """Yields (mirror, look) wherever the host may look; the leading worker goes on when the host asks for more."""
+        began = time.perf_counter()
         ours = join_cluster(self.address, len(self.workers))
         actors: list[Any] = []
         group = None
         try:
-            group = set_aside(len(self.workers))
+            group = set_aside(len(self.workers), self.hosts)
             actors = [self._host(group, number) for number in range(len(self.workers))]
-            yield from self._supervise(actors)
+            yield from self._supervise(actors, began)
         finally:
             for actor in actors:
                 ray.kill(actor)
@@ -108,7 +119,7 @@ class RayBackend:
         place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=number)
         return Host.options(num_cpus=CPUS, runtime_env={"env_vars": environment()}, scheduling_strategy=place).remote()
 
-    def _supervise(self, actors: list[Any]) -> Iterator[tuple[Worker, Look]]:
+    def _supervise(self, actors: list[Any], began: float) -> Iterator[tuple[Worker, Look]]:
         others = {(worker.program.fragment.name, worker.instance): actor
                   for worker, actor in zip(self.workers, actors, strict=True)}
         settling = [actor.settle.remote(assignment, others)
@@ -119,6 +130,8 @@ class RayBackend:
                 raise told(report, self.assignments[number].title)
         for number, ref in enumerate([actor.start.remote() for actor in actors]):
             self._get(ref, number)
+        self.ready_seconds = time.perf_counter() - began
+        look: RemoteLook | None = None  # the last of the one that leads
         asked = {actor.next.remote(): number for number, actor in enumerate(actors)}
         while asked:
             ready, _ = ray.wait(list(asked), num_returns=1)
@@ -128,15 +141,27 @@ class RayBackend:
                 raise told(report, self.assignments[number].title)
             self._mirror(worker, report)
             if report.kind == "end":
+                if look is not None and self.assignments[number].lead:
+                    look.keep(report.resources)
                 continue
-            yield worker, RemoteLook(report, lambda name, number=number: self._get(
-                actors[number].fetch.remote(name), number))
+            this = RemoteLook(report, lambda name, number=number: self._get(actors[number].fetch.remote(name), number))
+            if self.assignments[number].lead:
+                look = this
+            try:
+                yield worker, this
+            except GeneratorExit:
+                if look is this:  # all that the host will have of the run
+                    look.keep()
+                raise
             asked[actors[number].next.remote()] = number
 
     def _mirror(self, worker: Worker, report: Report) -> None:
-        worker.compile_seconds, worker.messages = report.compile_seconds, report.messages
+        # Processes that start and make their world again are getting ready too.
+        worker.compile_seconds, worker.messages = self.ready_seconds + report.compile_seconds, report.messages
         if isinstance(worker.engine, Reference):
             worker.engine.reports.extend(report.rows)
+        if report.ledger is not None:
+            worker.exchange.ledger = report.ledger
         if report.kind == "end":
             worker.resources = report.resources
 
@@ -152,33 +177,59 @@ class RayBackend:
 def join_cluster(address: str | None, workers: int) -> bool:
     """Connects to Ray; True if that was done here, and is ours to undo."""
     if ray.is_initialized():
+        joined = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", joined):
+            raise UsageError(f"This process cannot join the Ray cluster at {address}.",
+                             why=f"It has joined the one at {joined}, and Ray allows one at a time.",
+                             instead="Call ray.shutdown() first, or leave the address out.")
         return False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    if address is not None:
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
+    with warnings.catch_warnings():
+        # JAX warns of forks. Those of Ray become other programs at once, and never get as far as JAX.
+        warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
+        if address is None:
+            start_cluster(max(os.cpu_count() or 1, int(workers * CPUS + 1)), quiet)
+            return True
         try:
-            ray.init(address=address, log_to_driver=False)
+            ray.init(address, **quiet)
         except ConnectionError as problem:
-            raise UsageError(f"There is no Ray cluster at {address}.", why=str(problem),
+            raise UsageError(f"There is no Ray cluster at {address}.", why=str(problem).strip(),
                              instead="Start one with `ray start --head`, or leave the address out.") from problem
-        return True
-    ray.init(num_cpus=max(os.cpu_count() or 1, int(workers * CPUS + 1)), include_dashboard=False,
-             _node_ip_address="127.0.0.1", log_to_driver=False)
     return True
 
 
-def set_aside(workers: int) -> Any:
-    """A placement group with a bundle per worker, spread over the hosts."""
-    need, free = workers * CPUS, ray.available_resources().get("CPU", 0.0)
-    if free < need:
-        raise UsageError(f"The cluster has {free:g} CPUs free, and {workers} workers need {need:g}.",
-                         why=f"Each instance has a process of its own, for which {CPUS:g} CPUs are set aside.",
-                         instead="Use fewer --actors, add hosts, or wait until others have finished.")
-    group = placement_group([{"CPU": CPUS}] * workers, strategy="SPREAD")
+def start_cluster(cpus: int, quiet: dict[str, Any]) -> None:
+    """One for this process only. It listens on loopback, since whoever reaches a cluster can run code in it."""
+    # Ray replaces loopback by an address that others can reach, unless it is told that there is no cluster.
+    before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
-        ray.get(group.ready(), timeout=PLACE_SECONDS)
-    except GetTimeoutError as late:
+        # "local", as the environment may name a cluster to join. No stock of processes: ours are not like others.
+        ray.init("local", num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1",
+                 _system_config={"prestart_worker_first_driver": False}, **quiet)
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def set_aside(workers: int, hosts: tuple[str, ...]) -> Any:
+    """A placement group with a bundle per worker: on the hosts in turn, or spread over all there are."""
+    there = ray.cluster_resources()
+    need, total = workers * CPUS, there.get("CPU", 0.0)
+    if total < need:
+        raise UsageError(f"The cluster has {total:g} CPUs, and {workers} workers need {need:g}.",
+                         why=f"Each instance has a process of its own, for which {CPUS:g} CPUs are set aside.",
+                         instead="Use fewer --actors or --learners, or add hosts.")
+    known = sorted(name.removeprefix("node:") for name in there if name.startswith("node:") and "__" not in name)
+    for host in hosts:
+        if host not in known:
+            raise UsageError(f"The cluster has no host {host}.", why=f"It has {', '.join(known)}.",
+                             instead="Use these addresses, or leave the hosts out.")
+    bundles = [{"CPU": CPUS, **({f"node:{hosts[number % len(hosts)]}": SOME} if hosts else {})}
+               for number in range(workers)]
+    group = placement_group(bundles, strategy="SPREAD")
+    if not group.wait(PLACE_SECONDS):
         remove_placement_group(group)
         raise RunError(f"The cluster did not set {need:g} CPUs aside within {PLACE_SECONDS:g} seconds.",
-                       why="They were free when the run began; a host may have left since, or others were faster.",
-                       instead="Start the run again.") from late
+                       why="It has as many, but others hold them, or a host has left.",
+                       instead="Wait until others have finished, add hosts, or use fewer --actors or --learners.")
     return group

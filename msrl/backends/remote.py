@@ -7,6 +7,7 @@ coordinator can fetch what it wants of it; the others go on at once. Nothing her
 how messages travel.
 """
 
+import copy
 import dataclasses
 import linecache
 import os
@@ -27,6 +28,7 @@ import jax
 from msrl.api import Env, Trainer
 from msrl.backends.wire import Post, RemoteExchange, portable
 from msrl.backends.worker import Worker
+from msrl.engines.devices import use_devices
 from msrl.engines.library import Ops
 from msrl.engines.ops import make_world
 from msrl.engines.reference import Reference
@@ -36,6 +38,7 @@ from msrl.ir.interp import Names
 from msrl.ir.placed import Move, PlacedGraph
 from msrl.ir.text import parse, parse_local, show, show_local
 from msrl.runtime import strict as surroundings
+from msrl.runtime.ledger import Ledger
 
 USER = "msrl_user_"  # modules made from the user's files, which no other process can import
 ALWAYS = ("$env", "$metrics")  # what every look brings along, with the counters
@@ -50,11 +53,13 @@ class Assignment:
     moves: tuple[Move, ...]
     axes: tuple[tuple[str, int], ...]
     sizes: dict[str, tuple[int, ...]]  # environments of each instance of each fragment
+    lead_move: str | None  # as Exchange.lead
     instance: int
     shards: tuple[int, int]  # first, number
     seed: int
     seeds: int
     lead: bool
+    devices: int  # that its programs run on
     record: dict[str, Any] | None  # in strict mode: what the bits depend on
 
     @property
@@ -73,6 +78,7 @@ class Report:
     rows: tuple[dict[str, float], ...] = ()  # reports since the last look, in strict mode
     compile_seconds: float = 0.0
     messages: int = 0
+    ledger: Ledger | None = None  # of the one that leads
     problem: MsrlError | None = None
     trace: str = ""
 
@@ -83,15 +89,16 @@ class Report:
 def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,
            seeds: int) -> list[Assignment]:
     """What each of the workers is to do elsewhere, in their order."""
-    files = tuple((name, str(module.__file__), Path(str(module.__file__)).read_text(encoding="utf-8"))
-                  for name, module in sorted(sys.modules.items()) if name.startswith(USER))
+    files = tuple((name, str(module.__file__), source) for name, module in sorted(sys.modules.items())
+                  if name.startswith(USER) and (source := "".join(linecache.getlines(str(module.__file__)))))
     world = cloudpickle.dumps((type(trainer), trainer.config, env))
     graph = show(placed.graph)
     lead = next(worker for worker in workers if "learner" in worker.program.fragment.components)
     return [Assignment(
         files, world, graph, show_local(worker.program), placed.moves, placed.axes, worker.exchange.sizes,
-        worker.instance, (worker.ops.world.first_shard, worker.ops.world.shards), seed, seeds,
-        worker is lead, surroundings.record() if worker.strict else None)
+        worker.exchange.lead, worker.instance, (worker.ops.world.first_shard, worker.ops.world.shards), seed, seeds,
+        worker is lead, worker.ops.devices.mesh.size if worker.ops.devices else 1,
+        surroundings.record() if worker.strict else None)
         for worker in workers]
 
 
@@ -115,6 +122,10 @@ class RemoteLook(Mapping[str, Any]):
         if name not in self.found and name in self.report.kept:
             self.found[name] = self.fetch(name)
         return self.found[name]
+
+    def keep(self, ended: Names | None = None) -> None:
+        """Has all from now on, as it was at the run's end or else as it is: whoever could be asked is about to go."""
+        self.found.update(ended if ended is not None else {name: self[name] for name in self})
 
     def __iter__(self) -> Iterator[str]:
         yield from self.report.resources
@@ -151,11 +162,13 @@ def settle(assignment: Assignment, post: Post) -> Worker:
     ops = Ops(make_world(cls(config, env.spec), env), dict(assignment.axes))
     program = parse_local(assignment.program)
     shapes = find_shapes(parse(assignment.graph), ops)
+    use_devices(program, ops, shapes, assignment.moves, assignment.devices)
     first, count = assignment.shards
     mine = ops.part(range(first, first + count)) if count < ops.world.shards else ops
     local = local_shapes(shapes, dict(assignment.axes), ops.world.num_envs, mine.world.num_envs)
     trees = {move.id: jax.tree.structure(shapes.names[move.value]) for move in assignment.moves}
     exchange = RemoteExchange(assignment.moves, assignment.sizes, assignment.instance, trees, post)
+    exchange.lead = assignment.lead_move
     keys = [jax.random.key(assignment.seed + number) for number in range(assignment.seeds)]
     root = jax.numpy.stack(keys) if len(keys) > 1 else keys[0]
     return Worker(program, assignment.instance, local, mine, root, assignment.record is not None, exchange)
@@ -246,7 +259,8 @@ class Station:
             rows, self.worker.engine.reports = tuple(self.worker.engine.reports), []
         along = {name: portable(value) for name, value in look.items() if name in ALWAYS or name.startswith("#")}
         return Report("look", along, tuple(name for name in look if name not in along), rows,
-                      self.worker.compile_seconds, self.worker.messages)
+                      self.worker.compile_seconds, self.worker.messages,
+                      copy.deepcopy(self.worker.exchange.ledger) if self.lead else None)
 
 
 def failure(problem: BaseException) -> Report:

@@ -1,15 +1,17 @@
 """What moves between the instances of fragments, across processes.
 
 In: values, as trees of arrays and numbers. On the wire: their leaves, JAX arrays as NumPy's, and for each whether it
-was JAX's; the tree is known to both ends from the shapes of the graph. Out: equal values of the same kinds, so that
-whoever computes with them gets the same bits as in one process. A channel keeps order even if its messages arrive in
-another, because they are numbered. Shards are cut and joined as NumPy arrays, which costs microseconds.
+was JAX's. The tree is known to both ends from the shapes of the graph; what learners bring to an agreement is not in
+the graph, so there the tree goes along. Out: equal values of the same kinds, so that whoever computes with them gets
+the same bits as in one process. A channel keeps order even if its messages arrive in another, because they are
+numbered. Shards are cut and joined as NumPy arrays, which costs microseconds.
 """
 
 import copyreg
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import cloudpickle
@@ -32,6 +34,8 @@ class Message:
     source: int
     number: int
     leaves: Leaves
+    tree: bytes | None = None  # if the receiver cannot know it
+    steps: int = 0  # environment steps that it is the outcome of
 
 
 Post = Callable[[str, Sequence[int], Message], None]
@@ -52,8 +56,21 @@ def pack(value: Any) -> Leaves:
 
 
 def unpack(leaves: Leaves) -> list[Any]:
-    # A copy: what arrives may lie in memory shared with other processes, and an op may be given its arguments to keep.
-    return [jnp.array(leaf) if ours else leaf for ours, leaf in zip(*leaves, strict=True)]
+    # Copies: what arrives may lie in memory shared with other processes, where nobody may write, and an op may be given
+    # its arguments to keep.
+    return [jnp.array(leaf) if ours else leaf.copy() if isinstance(leaf, np.ndarray) and not leaf.flags.writeable
+            else leaf for ours, leaf in zip(*leaves, strict=True)]
+
+
+@cache
+def tree_bytes(tree: Any) -> bytes:
+    """JAX does not pickle the trees of others' classes, but anybody can pickle such a tree with numbers for leaves."""
+    return cloudpickle.dumps(jax.tree.unflatten(tree, range(tree.num_leaves)))
+
+
+@cache
+def tree_of(sent: bytes) -> Any:
+    return jax.tree.structure(cloudpickle.loads(sent))
 
 
 def _ours(leaf: Any) -> bool:
@@ -85,20 +102,22 @@ copyreg.pickle(Record, lambda record: (_remake_record, (record.asdict(),)))  # t
 
 
 class RemoteExchange(Exchange):
-    """One instance's ends of all channels. `trees` has the tree of every move's value."""
+    """One instance's ends of all channels. `trees` has the tree of every move's value; a channel holds leaves."""
 
     def __init__(self, moves: tuple[Move, ...], sizes: dict[str, tuple[int, ...]], instance: int,
                  trees: dict[str, Any], post: Post):
         super().__init__(moves, sizes)
         self.instance, self.trees, self.post = instance, trees, post
-        self.kinds: dict[tuple[str, int, int], deque[tuple[bool, ...]]] = {key: deque() for key in self.channels}
+        self.forms: dict[tuple[str, int, int], deque[tuple[tuple[bool, ...], Any]]] = {
+            key: deque() for key in self.channels}  # kinds and tree of what a channel holds
         self.sent: dict[str, int] = {}  # messages so far, by move
         self.arrived: dict[tuple[str, int, int], int] = {}
-        self.early: dict[tuple[str, int, int], dict[int, Leaves]] = {}
+        self.early: dict[tuple[str, int, int], dict[int, Message]] = {}
 
-    def send(self, move_id: str, source: int, value: Any) -> None:
+    def send(self, move_id: str, source: int, value: Any, steps: int = 0) -> None:
         move = self.moves[move_id]
         kinds, leaves = pack(value)
+        tree = tree_bytes(jax.tree.structure(value)) if move.kind == "allreduce" else None
         number = self.sent[move_id] = self.sent.get(move_id, 0) + 1
         targets = [target for target in range(len(self.sizes[move.target])) if self.joined(move, source, target)]
         if move.kind == "scatter":
@@ -107,23 +126,38 @@ class RemoteExchange(Exchange):
                 # A part is a view of the whole, and pickling one would take the whole along.
                 mine = [np.ascontiguousarray(x) if isinstance(x, np.ndarray) and x.ndim else x for x in parts[target]]
                 self.post(move.target, [target], Message(move_id, source, number, (kinds, mine)))
-        elif targets:
-            self.post(move.target, targets, Message(move_id, source, number, (kinds, leaves)))
+            return
+        message = Message(move_id, source, number, (kinds, leaves), tree, steps)
+        others = [target for target in targets if move.source != move.target or target != source]
+        if others:
+            self.post(move.target, others, message)
+        if len(others) < len(targets):
+            self.deliver(message)  # to oneself, last: the others have further to go
 
     def deliver(self, message: Message) -> None:
         """Takes a message in; called by whichever thread received it."""
         key = message.move, message.source, self.instance
         with self.changed:
             early = self.early.setdefault(key, {})
-            early[message.number] = message.leaves
+            early[message.number] = message
             while (number := self.arrived.get(key, 0) + 1) in early:
-                kinds, leaves = early.pop(number)
+                next_one = early.pop(number)
+                kinds, leaves = next_one.leaves
+                tree = self.trees[message.move] if next_one.tree is None else tree_of(next_one.tree)
                 self.arrived[key] = number
-                self.kinds[key].append(kinds)  # before the leaves, by which `ready` goes
+                if message.move == self.lead:
+                    self.enter(message.source, next_one.steps)
+                self.forms[key].append((kinds, tree))  # before the leaves, by which `ready` goes
                 self.channels[key].append(leaves)
             self.changed.notify_all()
 
     def receive(self, move_id: str, target: int) -> Any:
-        kinds = [self.kinds[move_id, source, target].popleft() for source in self.sources(self.moves[move_id], target)]
-        leaves = super().receive(move_id, target)
-        return jax.tree.unflatten(self.trees[move_id], unpack((kinds[0], leaves)))
+        move = self.moves[move_id]
+        sources = self.sources(move, target)
+        forms = [self.forms[move_id, source, target].popleft() for source in sources]
+        if move.kind == "allreduce":
+            brought = [self.channels[move_id, source, target].popleft() for source in sources]
+            return [one for (kinds, tree), leaves in zip(forms, brought, strict=True)
+                    for one in jax.tree.unflatten(tree, unpack((kinds, leaves)))]
+        (kinds, tree), *_ = forms
+        return jax.tree.unflatten(tree, unpack((kinds, super().receive(move_id, target))))

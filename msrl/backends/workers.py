@@ -2,8 +2,7 @@
 
 import importlib
 import itertools
-from collections.abc import Iterator
-from types import ModuleType
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -120,27 +119,17 @@ def shard_runs(shards: int, instances: int) -> list[range]:
 
 
 def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,
-                 seeds: int, address: str | None = None) -> Any:
-    """What runs the workers. Under ray they stay here as mirrors of those at work, and `address` names the cluster."""
+                 seeds: int, address: str | None = None, hosts: Sequence[str] = ()) -> Any:
+    """What runs the workers. Under ray they stay here as mirrors of those at work, `address` names the cluster, and
+    they go to the `hosts` in turn, or wherever there is room."""
     match name:
         case "inline":
             return Inline(workers)
         case "threads":
             return Threads(workers)
         case "ray":
-            module = ray_backend()
-            return module.RayBackend(workers, assign(workers, placed, trainer, env, seed=seed, seeds=seeds), address)
-    raise UsageError(f"There is no backend {name!r}.", why="The backends are inline, threads and ray.",
-                     instead="Use one of these.")
-
-
-def ray_backend() -> ModuleType:
-    """Imported when it is asked for: Ray is an extra, and takes a second to import."""
-    try:
-        return importlib.import_module("msrl.backends.ray_backend")
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").split(".")[0] != "ray":
-            raise
-        raise UsageError("The ray backend needs Ray, which is not installed.",
-                         why="Ray is an optional extra, since one machine does not need it.",
-                         instead="pip install 'msrl[ray]', or use --backend threads.") from missing
+            # Imported when it is asked for: Ray is an extra, and takes a second to import.
+            module = importlib.import_module("msrl.backends.ray_backend")
+            return module.RayBackend(workers, assign(workers, placed, trainer, env, seed=seed, seeds=seeds), address,
+                                     tuple(hosts))
+    raise AssertionError("checked by msrl.feasibility")

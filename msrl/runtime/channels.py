@@ -29,7 +29,7 @@ class Exchange:
         self.closed = False  # the learner is done: those who work for it may stop
         self.lead: str | None = None  # the move by which trajectories reach the learner, if there is one
         self.ledger = Ledger()
-        self._steps: deque[int] = deque()  # environment steps of trajectories on their way
+        self._steps: dict[int, deque[int]] = {}  # source → environment steps of its trajectories on their way
         # Where learners agree, by the state that they agree on; one instance alone has nobody to ask.
         self.among = {move.value: move.id for move in moves
                       if move.kind == "allreduce" and len(sizes[move.source]) > 1}
@@ -42,14 +42,18 @@ class Exchange:
         """`steps`: environment steps since the last message of the same move, if it is the one that leads."""
         move = self.moves[move_id]
         if move_id == self.lead:
-            with self.changed:
-                self.ledger.send(steps)
-                self._steps.append(steps)
+            self.enter(source, steps)
         for target, part in enumerate(self.parts(move, value)):
             if self.joined(move, source, target):
                 self.channels[move_id, source, target].append(part)
         with self.changed:
             self.changed.notify_all()
+
+    def enter(self, source: int, steps: int) -> None:
+        """Accounts for a trajectory on its way."""
+        with self.changed:
+            self.ledger.send(steps)
+            self._steps.setdefault(source, deque()).append(steps)
 
     def full(self, move_id: str, source: int) -> bool:
         """Must the sender wait?"""
@@ -92,11 +96,12 @@ class Exchange:
 
     def receive(self, move_id: str, target: int) -> Any:
         move = self.moves[move_id]
-        parts = [self.channels[move_id, source, target].popleft() for source in self.sources(move, target)]
+        sources = self.sources(move, target)
+        parts = [self.channels[move_id, source, target].popleft() for source in sources]
         if move_id == self.lead:
             with self.changed:
-                for _ in parts:
-                    self.ledger.take(self._steps.popleft())
+                for source in sources:
+                    self.ledger.take(self._steps[source].popleft())
         return self.join(move, parts)
 
     def join(self, move: Move, parts: list[Any]) -> Any:

@@ -58,6 +58,8 @@ class Pickled:
                     if report.kind == "failed":
                         raise told(report, assignment.title)
                     worker.compile_seconds, worker.messages = report.compile_seconds, report.messages
+                    if report.ledger is not None:
+                        worker.exchange.ledger = report.ledger
                     if worker.strict:
                         worker.engine.reports.extend(report.rows)
                     if report.kind == "end":

@@ -33,9 +33,9 @@ SPREAD = ["single-learner-coarse", "single-learner-fine"]
 PPO = dict(num_envs=4, shards=2, rollout=4, total_steps=48, hidden=(8,), epochs=1, minibatches=2)
 
 
-def away(trainer, env, distribution, actors, **settings):
+def away(trainer, env, distribution, actors, learners=1, **settings):
     """The program, to be run by stations."""
-    program = compile(trainer, env, deployment=Deployment(distribution, "inline", actors), **settings)
+    program = compile(trainer, env, deployment=Deployment(distribution, "inline", actors, learners), **settings)
     program.backend = Pickled(program)
     return program
 
@@ -59,10 +59,13 @@ def test_an_environment_on_the_host():
     assert_same(wanted.resources, found.resources)
 
 
-@pytest.mark.parametrize("distribution", SPREAD)
-def test_ppo_trains_as_in_one_process(distribution):
-    here = compile("ppo", "CartPole-v1", strict=True, deployment=Deployment(distribution, "inline", 2), **PPO)
-    there = away("ppo", "CartPole-v1", distribution, 2, strict=True, **PPO)
+@pytest.mark.parametrize(("distribution", "actors", "learners"), [
+    (SPREAD[0], 2, 1), (SPREAD[1], 2, 1), ("multi-learner", 1, 2)])
+def test_ppo_trains_as_in_one_process(distribution, actors, learners):
+    settings = PPO | {"learner_shards": learners}
+    here = compile("ppo", "CartPole-v1", strict=True, deployment=Deployment(distribution, "inline", actors, learners),
+                   **settings)
+    there = away("ppo", "CartPole-v1", distribution, actors, learners, strict=True, **settings)
     wanted, found = list(here.run()), list(there.run())
     assert [update.metrics for update in found] == [update.metrics for update in wanted]
     assert found[-1].env_steps == wanted[-1].env_steps == 48
@@ -118,7 +121,7 @@ def test_an_error_names_the_line_the_instance_and_the_users_traceback():
         list(program.run())
     error = caught.value
     assert error.what == "`env.step` fails: ValueError."
-    assert error.span is not None and error.span.file.endswith("loops.py")
+    assert error.span is not None and error.span.file.endswith("loops_parts.py")
     assert error.span.text.strip() == "step = msrl.env_step(act.action)"
     first, second = error.why.splitlines()
     assert first == "the corridor collapsed"
@@ -215,6 +218,14 @@ def test_what_cannot_leave_is_named_and_what_is_written_over_is_copied():
     assert found["a"].random.integers(1000) == np.random.default_rng(3).integers(1000)
 
 
+def test_what_arrives_may_be_written_to():
+    shared = np.arange(3)
+    shared.flags.writeable = False
+    found, number = unpack(((False, False), [shared, 5]))
+    found[0] = 7
+    assert (found.tolist(), shared.tolist(), number) == ([7, 1, 2], [0, 1, 2], 5)
+
+
 GATHER = Move("x.1", "env", "learner", "gather", 0)
 SCATTER = Move("y.1", "learner", "env", "scatter", 0)
 SIZES = {"env": (2, 1), "learner": (3,)}
@@ -256,3 +267,24 @@ def test_order_is_kept_whatever_arrives_first():
     assert learner.receive(GATHER.id, 0).x.tolist() == [2, 2, 12]
 
 
+AGREE = Move("$learner.1", "learner", "learner", "allreduce", None)
+
+
+def test_an_agreement_takes_any_tree_from_each_and_asks_oneself_directly():
+    def learner(instance):
+        return RemoteExchange((AGREE,), {"learner": (2, 2, 2)}, instance, {}, lambda *sent: posted.append(cross(sent)))
+
+    posted = []
+    last = learner(2)
+    last.send(AGREE.id, 2, [Record(loss=jnp.float32(3)), [4, np.arange(2)]])  # two learners in one place
+    (fragment, others, _), = posted
+    assert (fragment, others) == ("learner", [0, 1])
+    for instance, brought in enumerate([[Record(loss=jnp.float32(1))], [(jnp.float32(2),)]]):
+        assert not last.ready(AGREE.id, 2)
+        learner(instance).send(AGREE.id, instance, brought)
+        last.deliver(posted[-1][2])
+    assert last.ready(AGREE.id, 2)
+    found = last.receive(AGREE.id, 2)
+    assert [type(one) for one in found] == [Record, tuple, Record, list]
+    assert (found[0].loss, found[1], found[2].loss, found[3][0], found[3][1].tolist()) == (1, (2,), 3, 4, [0, 1])
+    assert isinstance(found[1][0], jax.Array) and not last.ready(AGREE.id, 2)

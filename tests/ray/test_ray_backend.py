@@ -1,0 +1,188 @@
+"""Instances as processes of one machine: the same bits as in one process, errors that say where, nothing left behind.
+
+One Ray session serves all that can share it, as each takes seconds to start. The command line starts its own.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+import ray
+
+from msrl.backends import ray_backend
+from msrl.errors import RunError, UsageError
+from msrl.pipeline import Deployment, compile, weights_sha256
+from tests.matrix.comparing import assert_same
+from tests.matrix.loops import LOOPS
+from tests.matrix.toys import Corridor
+from tests.ray.breaking import Breaks, collapse, die
+
+PPO = dict(num_envs=4, shards=2, rollout=4, total_steps=48, hidden=(8,), epochs=1, minibatches=2)
+COARSE = Deployment("single-learner-coarse", "ray", actors=2)
+CPUS = 2  # of the session: room for four workers
+
+
+@pytest.fixture(scope="module", autouse=True)
+def session():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_backend.os, "cpu_count", lambda: CPUS)
+        assert ray_backend.join_cluster(None, workers=1)
+    yield
+    ray.shutdown()
+
+
+def hosts_of_workers() -> list[psutil.Process]:
+    """The processes of workers that are under this one."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if any("ray::Host" in word for word in process.cmdline()):
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+# -- same result -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deployment", [
+    COARSE, Deployment("single-learner-fine", "ray", actors=2), Deployment("multi-learner", "ray", learners=2)],
+    ids=lambda deployment: deployment.distribution)
+def test_ppo_has_the_bits_of_one_process(deployment):
+    settings = PPO | ({"learner_shards": 2} if deployment.learners > 1 else {})
+    here = compile("ppo", "CartPole-v1", strict=True, deployment=deployment.replace(backend="inline"), **settings)
+    there = compile("ppo", "CartPole-v1", strict=True, deployment=deployment, **settings)
+    wanted, found = list(here.run()), list(there.run())
+    assert wanted[0].metrics and [update.metrics for update in found] == [update.metrics for update in wanted]
+    assert found[-1].env_steps == wanted[-1].env_steps == 48
+    assert weights_sha256(there.params()) == weights_sha256(here.params())
+    assert_same(here.resources, there.resources)
+
+
+def test_fast_mode_trains_and_what_a_run_reached_is_there_after_it_was_stopped():
+    program = compile("ppo", "CartPole-v1", deployment=COARSE, **PPO)
+    run = program.run()
+    assert next(run).metrics
+    before = weights_sha256(program.params())
+    assert next(run).env_steps > 0
+    processes = hosts_of_workers()
+    assert len(processes) == 3 and os.getpid() not in {process.pid for process in processes}
+    run.close()
+    assert psutil.wait_procs(processes, timeout=30)[1] == []
+    assert weights_sha256(program.params()) != before
+
+
+def test_one_place_has_its_results_at_the_end():
+    program = compile(LOOPS["Plain"], Corridor(), strict=True, deployment=Deployment("local", "ray"))
+    wanted, reports = program.interpret()
+    *_, last = program.run()
+    assert reports and last.env_steps
+    assert_same(wanted, dict(program.resources))
+
+
+# -- errors ----------------------------------------------------------------------------------------------------------
+
+
+def fails(how) -> RunError:
+    program = compile(LOOPS["Plain"], Breaks(how), strict=True, shards=2,
+                      deployment=Deployment("single-learner-fine", "ray", actors=1))
+    with pytest.raises(RunError) as caught:
+        list(program.run())
+    assert psutil.wait_procs(hosts_of_workers(), timeout=30)[1] == []
+    return caught.value
+
+
+def test_an_error_of_the_users_has_its_line():
+    error = fails(collapse)
+    assert error.what == "`env.step` fails: ValueError."
+    assert error.why == "the corridor collapsed\nIt happened in instance 0 of fragment env."
+    assert error.span is not None and error.span.text.strip() == "step = msrl.env_step(act.action)"
+    assert 'raise ValueError("the corridor collapsed")' in str(error.__cause__)
+
+
+def test_a_worker_that_is_killed_is_named():
+    assert str(fails(die)) == """\
+The worker of instance 0 of fragment env died.
+Its process ended or its host was lost, and the others cannot go on without it.
+See Ray's logs for its last words; often it ran out of memory."""
+
+
+def test_what_the_cluster_does_not_have_is_refused():
+    with pytest.raises(UsageError) as caught:
+        ray_backend.set_aside(5, ())
+    assert str(caught.value) == """\
+The cluster has 2 CPUs, and 5 workers need 2.5.
+Each instance has a process of its own, for which 0.5 CPUs are set aside.
+Use fewer --actors or --learners, or add hosts."""
+    with pytest.raises(UsageError) as caught:
+        ray_backend.set_aside(1, ("10.0.0.1",))
+    assert str(caught.value) == """\
+The cluster has no host 10.0.0.1.
+It has 127.0.0.1.
+Use these addresses, or leave the hosts out."""
+    with pytest.raises(UsageError) as caught:
+        ray_backend.join_cluster("10.0.0.1:6379", 1)
+    joined = ray.get_runtime_context().gcs_address
+    assert str(caught.value) == f"""\
+This process cannot join the Ray cluster at 10.0.0.1:6379.
+It has joined the one at {joined}, and Ray allows one at a time.
+Call ray.shutdown() first, or leave the address out."""
+
+
+def test_what_others_hold_is_waited_for_and_no_longer(monkeypatch):
+    held = ray_backend.set_aside(4, ())
+    monkeypatch.setattr(ray_backend, "PLACE_SECONDS", 0.5)
+    try:
+        with pytest.raises(RunError) as caught:
+            ray_backend.set_aside(1, ())
+    finally:
+        ray_backend.remove_placement_group(held)
+    assert str(caught.value) == """\
+The cluster did not set 0.5 CPUs aside within 0.5 seconds.
+It has as many, but others hold them, or a host has left.
+Wait until others have finished, add hosts, or use fewer --actors or --learners."""
+
+
+def test_a_session_of_ones_own_is_out_of_reach_for_others():
+    listening = [line.laddr.ip for process in psutil.Process().children(recursive=True)
+                 if process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+                 for line in process.net_connections("tcp") if line.status == psutil.CONN_LISTEN]
+    assert len(listening) >= 3  # of Ray's own processes alone
+    assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+
+
+# -- from a shell ----------------------------------------------------------------------------------------------------
+
+
+def carriers(mark: str) -> list[int]:
+    """The processes that were started with this variable in their environment, whoever their parents are."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "environ").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_the_command_starts_ray_and_leaves_nothing_of_it(tmp_path):
+    mark = f"MSRL_MARK={tmp_path.name}-{os.getpid()}"
+    name, _, value = mark.partition("=")
+    words = shlex.split(
+        "train ppo --env CartPole-v1 --distribution single-learner-coarse --backend ray --shards 2 --actors 2 "
+        "--num-envs 4 --rollout 4 --total-steps 48 --epochs 1 --minibatches 2 --hidden 8 --eval-episodes 2 --json")
+    done = subprocess.run([sys.executable, "-m", "msrl.cli.main", *words, "--run-dir", str(tmp_path / "run")],
+                          env={**os.environ, name: value, "RAY_ADDRESS": "10.0.0.1:6379"}, capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["env_steps"] == 48 and result["backend"] == "ray" and result["status"] == "finished"
+    assert "Ray" not in done.stderr and "ray." not in done.stderr
+    assert carriers(mark) == []
