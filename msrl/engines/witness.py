@@ -82,7 +82,7 @@ class Witness(Reference):
             occasion = self.occasion(component, method, int(shard))
             given = checksums({"resources": states, "arguments": args, "fields": fields})
             out, after = run(root, shard, count, states, args, fields)
-            self.note(occasion, given, {"value": out, "resources": after})
+            self.note(occasion, given, {"value": out, "written": after})
             return out, after
 
         return watched
@@ -96,7 +96,7 @@ class Witness(Reference):
                 brought = steps.send(agreed)
             except StopIteration as end:
                 out, after = end.value
-                self.note(occasion, seen, {"value": out, "resources": after})
+                self.note(occasion, seen, {"value": out, "written": after})
                 return end.value
             self.note(occasion, seen, {"brought": brought})
             agreed = yield brought
@@ -113,7 +113,7 @@ class Witness(Reference):
         if state is None:
             return None
         for number, mine in zip(self.world.span(over), state if over else (state,), strict=True):
-            self.note(self.occasion(component, "init", number), {}, {"resources": (mine,)})
+            self.note(self.occasion(component, "init", number), {}, {"written": (mine,)})
         return state
 
 
