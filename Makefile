@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export PIP_NO_WARN_CONFLICTS = 1
 
-.PHONY: help train test check learn bench clean
+.PHONY: help train test check verify learn bench clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -20,6 +20,12 @@ check: .venv/dev  ## lint, types of the compiler parts, the architecture test
 	$(BIN)/ruff check .
 	$(BIN)/mypy msrl/errors.py msrl/loading.py msrl/ir msrl/frontend msrl/distribution msrl/deployment.py msrl/feasibility.py msrl/projection
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+verify: .venv/dev  ## the same bits under every synchronous distribution, backend and number of instances
+	@set -e; for learners in 1 4; do \
+	  for each in ppo:CartPole-v1 dqn:CartPole-v1 sac:Pendulum-v1 mappo:simple_spread a2c:CartPole-v1; do \
+	    $(BIN)/msrl verify $${each%%:*} --env $${each#*:} --learner-shards $$learners --instances 1 2 4; echo; \
+	  done; done
 
 learn: .venv/dev  ## the learning bars, three seeds each (about an hour on two cores)
 	$(BIN)/python -m benchmarks.learn

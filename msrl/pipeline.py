@@ -4,6 +4,7 @@
 caller look between chunks: log, evaluate, save, or stop.
 """
 
+import copy
 import dataclasses
 import hashlib
 import operator
@@ -71,21 +72,34 @@ class Program:
                 instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
         keys = [jax.random.key(seed + number) for number in range(seeds)]
         self.root = jax.numpy.stack(keys) if seeds > 1 else keys[0]
-        policy = distributions.load(deployment.distribution)
-        with_actors = frozenset(name for name, buffer in self.world.buffers.items() if buffer.home == "actor")
-        self.placed = place(self.graph, policy.fragments(self.graph, with_actors), self.ops.axes)
-        learners, devices = deployment.learners, 1
-        if policy.device_each and not strict:  # strict mode runs the shards one by one, as it does everywhere
-            learners, devices = 1, deployment.learners
-        self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, strict, deployment.actors, learners,
-                                    devices, policy.asynchronous, deployment.max_lag)
-        self.backend = make_backend(deployment.backend, self.workers, self.placed, trainer, env, seed=seed, seeds=seeds,
-                                    address=deployment.address, hosts=[host.name for host in deployment.hosts])
-        self.lead = next(w for w in self.workers if "learner" in w.program.fragment.components)
+        self._deploy(deployment)
         self.evaluator = Evaluator(self.world.agent.actor)
         self.resources: Mapping[str, Any] = {}
         self.env_steps = 0
         self._lower_seconds = time.perf_counter() - began
+
+    def _deploy(self, deployment: Deployment) -> None:
+        policy = distributions.load(deployment.distribution)
+        with_actors = frozenset(name for name, buffer in self.world.buffers.items() if buffer.home == "actor")
+        self.placed = place(self.graph, policy.fragments(self.graph, with_actors), self.ops.axes)
+        learners, devices = deployment.learners, 1
+        if policy.device_each and not self.strict:  # strict mode runs the shards one by one, as it does everywhere
+            learners, devices = 1, deployment.learners
+        self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, self.strict, deployment.actors,
+                                    learners, devices, policy.asynchronous, deployment.max_lag)
+        self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
+                                    seed=self.seed, seeds=self.seeds, address=deployment.address,
+                                    hosts=[host.name for host in deployment.hosts])
+        self.lead = next(w for w in self.workers if "learner" in w.program.fragment.components)
+
+    def deployed(self, deployment: Deployment) -> "Program":
+        """The same strict program spread out in another way, and not yet run. What was compiled is shared: strict
+        mode runs the same executables wherever it is."""
+        assert self.strict
+        other = copy.copy(self)
+        other._deploy(deployment)
+        other.resources, other.env_steps = {}, 0
+        return other
 
     @property
     def compile_seconds(self) -> float:
@@ -176,9 +190,10 @@ class Program:
         """The learner's parameters, per seed."""
         return [state.params for state in self.per_seed("$learner")]
 
-    def interpret(self) -> tuple[Names, list[dict[str, float]]]:
-        """The meaning: the resources and reports that the graph's interpreter gives."""
-        machine = Reference(self.ops, self.root, self.shapes.items)
+    def interpret(self, machine: Reference | None = None) -> tuple[Names, list[dict[str, float]]]:
+        """The meaning: the resources and reports that the graph's interpreter gives. A machine of one's own can watch
+        it being found."""
+        machine = machine or Reference(self.ops, self.root, self.shapes.items)
         return interpret(self.graph, machine), machine.reports
 
     def eager(self) -> tuple[Names, list[dict[str, float]]]:

@@ -18,8 +18,8 @@ MSRL = ROOT / "msrl"
 FILES = sorted(MSRL.rglob("*.py"))
 
 ORDER = ("errors", "loading", "ir", "rl", "api", "frontend", "distribution", "deployment", "feasibility", "passes",
-         "projection", "engines", "runtime", "backends", "planner", "leaves", "pipeline", "playing", "jobs", "running",
-         "training", "cli")
+         "projection", "engines", "runtime", "backends", "planner", "leaves", "pipeline", "comparing", "sizing",
+         "verifying", "playing", "jobs", "running", "training", "cli")
 LEAVES = ("algorithms", "envs", "buffers")
 LEAVES_MAY = {"api", "rl", "errors", "loading"}
 ALGORITHMS_MAY = {"buffers", "envs.wrappers"}

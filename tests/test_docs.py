@@ -26,7 +26,7 @@ import pytest
 
 from msrl import algorithms
 from msrl.cli.deploying import DeploymentOptions
-from msrl.cli.options import EvalOptions, GraphOptions, NewOptions, TrainOptions
+from msrl.cli.options import EvalOptions, GraphOptions, NewOptions, TrainOptions, VerifyOptions
 from msrl.frontend import complaints
 from msrl.running import Result
 
@@ -167,8 +167,8 @@ def field_docs(config: type) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("options, section", [(TrainOptions, "msrl train"), (EvalOptions, "msrl eval"),
-                                              (GraphOptions, "msrl graph"), (NewOptions, "msrl new"),
-                                              (DeploymentOptions, "Deployments")])
+                                              (GraphOptions, "msrl graph"), (VerifyOptions, "msrl verify"),
+                                              (NewOptions, "msrl new"), (DeploymentOptions, "Deployments")])
 def test_flags_are_on_the_page_of_the_command_line(options, section):
     page = (ROOT / "docs" / "command-line.md").read_text()
     text = page.partition(f"\n## {section}\n")[2].partition("\n## ")[0]

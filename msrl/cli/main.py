@@ -1,7 +1,8 @@
 """The command `msrl`: arguments in, exit code out.
 
 0 is success; 2 means that what was asked for cannot be done and the message says what can; 1 that something failed
-while training; 128 + n that signal n ended it. Errors of our family are told in words, without a traceback.
+while training, or that results differ; 128 + n that signal n ended it. Errors of our family are told in words, without
+a traceback.
 """
 
 import difflib
@@ -13,8 +14,8 @@ from msrl.cli import deploying, options
 from msrl.errors import MsrlError, RunError, UsageError, VerifyError
 
 STARTED = time.perf_counter()
-COMMANDS = {"train": "msrl.cli.train", "eval": "msrl.cli.evaluate", "graph": "msrl.cli.graph", "list": "msrl.cli.lists",
-            "new": "msrl.cli.new"}
+COMMANDS = {"train": "msrl.cli.train", "eval": "msrl.cli.evaluate", "graph": "msrl.cli.graph",
+            "verify": "msrl.cli.verify", "list": "msrl.cli.lists", "new": "msrl.cli.new"}
 DEPLOYED = {"train": deploying.DeploymentOptions, "graph": deploying.PlacementOptions}
 
 

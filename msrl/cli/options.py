@@ -1,8 +1,8 @@
 """What each command takes, as dataclasses, and how they are read from the command line.
 
-The flags of `train` and `graph` depend on the algorithm, since every field of its Config is one: the algorithm is
-looked for first, then a dataclass with its Config is made. Read by tyro; flags that nothing knows are refused before
-that, with the nearest ones named.
+The flags of `train`, `graph` and `verify` depend on the algorithm, since every field of its Config is one: the
+algorithm is looked for first, then a dataclass with its Config is made. Read by tyro; flags that nothing knows are
+refused before that, with the nearest ones named.
 """
 
 import dataclasses
@@ -70,6 +70,26 @@ class GraphOptions:
 
 
 @dataclass(frozen=True)
+class VerifyOptions:
+    env: Environment
+    """The environment: a name from `msrl list`, for instance CartPole-v1."""
+    distributions: Annotated[tuple[str, ...], arg(metavar="D ...")] = ()
+    """Distributions from `msrl list`, or file.py:Class; unless given, all that are synchronous and fit."""
+    backends: Annotated[tuple[str, ...], arg(metavar="B ...")] = ("inline", "threads")
+    """What runs the fragments: inline, threads, ray."""
+    instances: Annotated[tuple[int, ...], arg(metavar="N ...")] = ()
+    """Numbers of instances of what is replicated; unless given, 1, 2 and 4, as far as there are shards."""
+    updates: Annotated[int | None, arg(metavar="N")] = None
+    """Passes of the loop that learns; 3, unless --total-steps is given."""
+    every_call: bool = False
+    """Compare what every call is given and makes, too, and not only what is left at the end."""
+    seed: int = 0
+    """Where all random numbers start from."""
+    address: Annotated[str | None, arg(metavar="RAY")] = None
+    """A Ray cluster to join; one is started on this machine unless given."""
+
+
+@dataclass(frozen=True)
 class ListOptions:
     """Show the algorithms, environments and distributions."""
 
@@ -85,6 +105,7 @@ class NewOptions:
 
 
 TRAIN, GRAPH = "Train an algorithm on an environment.", "Print the graph that an algorithm's loop is compiled to."
+VERIFY = "Check that an algorithm gives the same bits however it is deployed."
 
 
 def read(cls: type, args: list[str], prog: str) -> Any:
@@ -102,14 +123,15 @@ class Given:
     config: Any
     deployment: Deployment
     flags: dict[str, Any]  # the deployment's fields that were given as flags
+    named: frozenset[str]  # the fields of all of them that were given
 
 
-def read_with_algorithm(options: type, placement: type[PlacementOptions], args: list[str], prog: str,
+def read_with_algorithm(options: type, placement: type[PlacementOptions] | None, args: list[str], prog: str,
                         about: str) -> Given:
     """The same for commands that begin with an algorithm: the fields of its Config and of a deployment are flags, too.
-    The deployment is read first, as it does not need JAX."""
+    The deployment, if the command has one, is read first, as it does not need JAX."""
     asked = {"-h", "--help"} & set(args)
-    deployment, flags = (Deployment(), {}) if asked else deploying.read(placement, args)
+    deployment, flags = (Deployment(), {}) if asked or placement is None else deploying.read(placement, args)
     args = deploying.joined(args)
     from msrl import algorithms  # waits for JAX, as every command that gets here must
     from msrl.api import Config
@@ -119,7 +141,8 @@ def read_with_algorithm(options: type, placement: type[PlacementOptions], args: 
         raise UsageError(f"{prog} needs an algorithm.", why=f"There are {', '.join(algorithms.ALGORITHMS)}.",
                          instead=f"For instance: {prog} ppo --env CartPole-v1")
     config = algorithms.load(name).Config if name else Config
-    names = {each.name for kind in (options, placement) for each in dataclasses.fields(kind)}
+    kinds = [options, placement] if placement else [options]
+    names = {each.name for kind in kinds for each in dataclasses.fields(kind)}
     taken = names & {each.name for each in dataclasses.fields(config)}
     if taken:
         raise UsageError(f"{config.__name__} has a field {sorted(taken)[0]!r}.",
@@ -127,21 +150,23 @@ def read_with_algorithm(options: type, placement: type[PlacementOptions], args: 
                          instead="Give the field another name.")
     both = dataclasses.make_dataclass("Options", [
         ("algorithm", Algorithm), ("options", Annotated[OmitArgPrefixes[options], arg(name="run")]),
-        ("placement", Annotated[OmitArgPrefixes[placement], arg(name="deployment")],
-         dataclasses.field(default=placement())),
+        *([("placement", Annotated[OmitArgPrefixes[placement], arg(name="deployment")],
+            dataclasses.field(default=placement()))] if placement else []),
         ("config", Annotated[OmitArgPrefixes[config], arg(name=name or "every algorithm")],
          dataclasses.field(default=config()))])
     prog = f"{prog} {name}" if name else prog
     about = about if name else f"{about} `{prog} ppo --help` shows all flags of ppo, and so on for " \
         f"{', '.join(algorithms.ALGORITHMS)}, or path/to/file.py:TrainerClass."
-    check_flags(args, flags_of(options) | flags_of(placement) | flags_of(config), prog)
+    check_flags(args, set().union(*map(flags_of, (*kinds, config))), prog)
     found: Any = tyro.cli(both, args=args, prog=prog, description=about, registry=REGISTRY)
-    return Given(found.algorithm, found.options, found.config, deployment, flags)
+    words = (word.partition("=")[0].removeprefix("--").replace("-", "_") for word in args if word.startswith("--"))
+    return Given(found.algorithm, found.options, found.config, deployment, flags, frozenset(words))
 
 
 def find_algorithm(args: list[str], known: list[str]) -> str | None:
     """The algorithm among the arguments, wherever it stands: a known name or a file's class first of all."""
-    values = {at + 1 for at, word in enumerate(args) if word in ("--env", "--distribution", "--deployment")}
+    values = {at + 1 for at, word in enumerate(args)
+              if word in ("--env", "--distribution", "--distributions", "--deployment")}
     words = [word for at, word in enumerate(args) if not word.startswith("-") and at not in values]
     named = [word for word in words if word in known or ".py" in word]
     if named:
@@ -171,8 +196,8 @@ def check_flags(args: list[str], known: set[str], prog: str) -> None:
 
 def overview() -> None:
     """Prints what the commands are."""
-    commands = {"train": TRAIN, "eval": EvalOptions.__doc__, "graph": GRAPH, "list": ListOptions.__doc__,
-                "new": NewOptions.__doc__}
+    commands = {"train": TRAIN, "eval": EvalOptions.__doc__, "graph": GRAPH, "verify": VERIFY,
+                "list": ListOptions.__doc__, "new": NewOptions.__doc__}
     lines = ["usage: msrl COMMAND ...", "", "Reinforcement learning written once as a plain loop.", ""]
     lines += [f"  {name:<7}{text}" for name, text in commands.items()]
     lines += ["", "For instance:  msrl train ppo --env CartPole-v1", "All about one:  msrl train ppo --help"]

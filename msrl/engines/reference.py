@@ -12,6 +12,7 @@ import numpy as np
 
 from msrl.api import Record
 from msrl.engines.blame import blame
+from msrl.engines.cut import Steps
 from msrl.engines.library import Ops
 from msrl.engines.ops import Dims, divide, join, mean, settled, split, strong
 from msrl.errors import RunError, TypeCheckError
@@ -45,7 +46,7 @@ class Reference(Host):
         op = self.ops.op(component, method)
         if op.over == "learner" and op.out_dim is None:
             return finish(self.learn(args, reads, dims))
-        run, span = self.ops.alone(component, method), self.world.span(op.over)
+        run, span = self.alone(component, method), self.world.span(op.over)
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
         args, kwargs = strong(args), strong(kwargs)
         axes = divide(op, args, kwargs, self.world.num_envs, dims) if len(span) > 1 else None
@@ -67,8 +68,8 @@ class Reference(Host):
         *states, count = reads
         args = strong(args)
         axes = divide(op, args, {}, self.world.num_envs, dims)[0]
-        running = [self.ops.learning(self.root, np.int32(number), np.int32(count), tuple(states),
-                                     split(args, axes, at, len(span))) for at, number in enumerate(span)]
+        running = [self.learning(self.root, np.int32(number), np.int32(count), tuple(states),
+                                 split(args, axes, at, len(span))) for at, number in enumerate(span)]
         agreed: Any = None
         while True:
             brought, done = [], []
@@ -82,6 +83,14 @@ class Reference(Host):
             agreed = yield mean, brought
         out = yield settled, [out for out, _ in done]
         return out, (*done[0][1], count + 1)
+
+    def alone(self, component: str, method: str) -> Callable[..., tuple[Any, tuple]]:
+        """What runs the op for one shard. A machine that watches puts itself here."""
+        return self.ops.alone(component, method)
+
+    def learning(self, *given: Any) -> Steps:
+        """One of several learners; the same goes for it."""
+        return self.ops.learning(*given)
 
     def report(self, method: str, args: tuple, kwargs: dict[str, Any], reads: tuple) -> int:
         if method == "init":

@@ -6,24 +6,16 @@ exactly where `tolerance` is 0; of its reports it keeps sums and counts.
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from msrl.backends.inline import Inline
 from msrl.backends.workers import make_workers
+from msrl.comparing import Outcome, Reports, copies, difference, resource_difference
+from msrl.engines.witness import plain
 from msrl.pipeline import Program, compile
-
-Reports = list[dict[str, float]]
-
-
-@dataclass
-class Outcome:
-    resources: dict[str, Any]
-    reports: Reports
 
 
 def check(trainer: type, env: Any, *, tolerance: float = 0.0, fast: bool = True, **settings: Any) -> Outcome:
@@ -41,15 +33,11 @@ def check(trainer: type, env: Any, *, tolerance: float = 0.0, fast: bool = True,
 
 
 def strict(program: Program) -> Outcome:
-    """Runs as deployed. States of shards that are spread over instances are put together again."""
-    for _ in program.backend.run():
-        pass
-    found: dict[str, Any] = {}
-    for worker in program.workers:
-        for name, value in worker.resources.items():
-            spread = worker.program.fragment.axis and isinstance(value, tuple) and name in found
-            found[name] = (*found[name], *value) if spread else value
-    return Outcome(found, program.lead.engine.reports)
+    """Runs as deployed, and asserts that all instances of a fragment hold the same."""
+    first, *others = copies(program)
+    for other in others:
+        assert difference(first, other) is None
+    return first
 
 
 def run_fast(program: Program) -> tuple[dict[str, Any], dict[str, tuple[float, int]]]:
@@ -92,26 +80,5 @@ def without_metrics(resources: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in resources.items() if name != "$metrics"}
 
 
-def plain(leaf: Any) -> np.ndarray:
-    """A leaf as an array. Of what lives on the host, random generators show their state, and handles nothing."""
-    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        leaf = jax.random.key_data(leaf)
-    if isinstance(leaf, np.random.Generator):
-        leaf = leaf.bit_generator.state["state"]["state"] % 2**62
-    return np.asarray(leaf) if isinstance(leaf, (bool, int, float, np.ndarray, np.generic, jax.Array)) else np.zeros(0)
-
-
 def assert_same(wanted: dict[str, Any], found: dict[str, Any], tolerance: float = 0.0) -> None:
-    for name in wanted.keys() | found.keys():
-        if name.startswith("#"):
-            assert int(wanted.get(name, 0)) == int(found.get(name, 0)), name
-            continue
-        one, one_tree = jax.tree.flatten(wanted[name])
-        two, two_tree = jax.tree.flatten(found[name])
-        assert one_tree == two_tree, name
-        for a, b in zip(map(plain, one), map(plain, two), strict=True):
-            assert a.shape == b.shape, name
-            if tolerance and np.issubdtype(a.dtype, np.floating):
-                np.testing.assert_allclose(b, a, rtol=tolerance, atol=tolerance, err_msg=name)
-            else:
-                assert a.tobytes() == b.tobytes() if a.dtype == b.dtype else np.array_equal(a, b), name
+    assert resource_difference(wanted, found, tolerance) is None

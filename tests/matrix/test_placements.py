@@ -39,7 +39,7 @@ def test_every_loop_with_several_learners(name):
     check(LOOPS[name], Corridor(), [Deployment("multi-learner", "inline", learners=2)], shards=2, learner_shards=2)
 
 
-@pytest.mark.parametrize("name", ["Plain", "Branches", "TwoBuffers"])
+@pytest.mark.parametrize("name", ["Plain", "Counters", "TwoBuffers"])
 def test_learners_in_uneven_instances_and_beside_single_learners(name):
     deployments = [Deployment("multi-learner", "threads", learners=2), Deployment("multi-learner", "inline"),
                    Deployment("single-learner-coarse", "threads", 2), Deployment("single-learner-fine", "inline", 3)]
