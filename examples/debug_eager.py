@@ -38,7 +38,7 @@ class Watched(Eager):
 
 def main(debugger: bool = False) -> None:
     program = msrl.compile("ppo", "CartPole-v1", **SMALL)
-    watched = Watched(Reference(program.ops, program.root, program.shapes.items))
+    watched = Watched(Reference(program.ops, program.root, program.shapes.items), program.graph)
     if debugger:
         pdb.Pdb(skip=["jax.*", "msrl.backends.*"]).runcall(program.trainer.train, watched)
     else:

@@ -6,6 +6,7 @@ This is what one steps through in a debugger. It gives the same numbers as the i
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from msrl.api import Interaction, Record, Step
@@ -19,7 +20,7 @@ class Eager(Interaction):
     def __init__(self, machine: Reference, graph: Graph):
         self.machine = machine
         # Arrays do not say how they are divided among several learners; the graph does, for each line that learns.
-        self.dims = {node.span.line: machine.ops.dims(node) for node in calls(graph.nodes)
+        self.dims = {(Path(node.span.file).name, node.span.line): machine.ops.dims(node) for node in calls(graph.nodes)
                      if (node.component, node.method) == ("learner", "learn") and node.span}
         self.resources: dict[str, Any] = {}
         world = machine.world
@@ -55,8 +56,15 @@ class Eager(Interaction):
         return self._run("agent_act", "actor", "act", (obs, *extra), {})
 
     def agent_learn(self, batch: Any, *extra: Any) -> Any:
-        dims = self.dims[sys._getframe(1).f_lineno]
-        return self._run("agent_learn", "learner", "learn", (batch, *extra), {}, dims)
+        return self._run("agent_learn", "learner", "learn", (batch, *extra), {}, self._dims())
+
+    def _dims(self) -> Dims:
+        """Of the line of the trainer that is learning: the nearest frame that the graph knows."""
+        frame = sys._getframe(1)
+        while (at := (Path(frame.f_code.co_filename).name, frame.f_lineno)) not in self.dims:
+            assert frame.f_back is not None, "agent_learn is called from the trainer's loop"
+            frame = frame.f_back
+        return self.dims[at]
 
     def replay_buffer_insert(self, buffer: str | None = None, /, **fields: Any) -> None:
         self._run("replay_buffer_insert", self._buffer(buffer), "insert", (), fields)
