@@ -1,0 +1,112 @@
+"""What a message between two Ray workers costs, against a bare actor call of the same bytes.
+
+    python -m benchmarks.bench_ray_hop
+
+A value goes from one actor to another and back. `bare`: a method that returns its argument, called with `ray.get`.
+`msrl`: what instances do at each step of a finely cut loop: pack, post, deliver, wake the thread that waits, unpack;
+and the same again on the way back. Rounds of the two alternate in one run, so that both see the same machine.
+"""
+
+import json
+import sys
+import threading
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import ray
+
+from msrl.api import Record
+from msrl.backends.ray_backend import Mail, join_cluster
+from msrl.backends.wire import Message, RemoteExchange
+from msrl.ir.placed import Move
+
+THERE, BACK = Move("t.1", "env", "actor", "gather", 0), Move("t.2", "actor", "env", "scatter", 0)
+ROWS = {"1 kB": 64, "100 kB": 6400, "1 MB": 64000}  # of four numbers each
+TRIPS, ROUNDS = 100, 8
+
+
+@ray.remote(concurrency_groups={"inbox": 1, "work": 1})
+class End:
+    """One end: half of a worker, without a program to run."""
+
+    @ray.method(concurrency_group="work")
+    def settle(self, fragment: str, others: dict[tuple[str, int], Any], rows: int) -> None:
+        self.rows, tree = rows, {move.id: _tree() for move in (THERE, BACK)}
+        self.exchange = RemoteExchange((THERE, BACK), {"env": (rows,), "actor": (rows,)}, 0, tree, Mail(others).post)
+        self.other = others["actor" if fragment == "env" else "env", 0]
+
+    @ray.method(concurrency_group="inbox", num_returns=0)
+    def deliver(self, message: Message, leaves: Any = None) -> None:
+        self.exchange.deliver(message)
+
+    @ray.method(concurrency_group="inbox")
+    def echo(self, value: Any) -> Any:
+        return value
+
+    @ray.method(concurrency_group="work")
+    def answer(self, trips: int) -> None:
+        thread = threading.Thread(target=lambda: [self.exchange.send(BACK.id, 0, self._wait(THERE)) or None
+                                                  for _ in range(trips)], daemon=True)
+        thread.start()
+
+    @ray.method(concurrency_group="work")
+    def trips(self, count: int) -> list[float]:
+        """Seconds that each took, with an `answer` on the other end."""
+        value, spent = Record(x=jnp.zeros((self.rows, 4), jnp.float32)), []
+        for _ in range(count):
+            began = time.perf_counter()
+            self.exchange.send(THERE.id, 0, value)
+            self._wait(BACK).x.block_until_ready()
+            spent.append(time.perf_counter() - began)
+        return spent
+
+    @ray.method(concurrency_group="work")
+    def bare_trips(self, count: int) -> list[float]:
+        value, spent = np.zeros((self.rows, 4), np.float32), []
+        for _ in range(count):
+            began = time.perf_counter()
+            ray.get(self.other.echo.remote(value))
+            spent.append(time.perf_counter() - began)
+        return spent
+
+    def _wait(self, move: Move) -> Any:
+        with self.exchange.changed:
+            self.exchange.changed.wait_for(lambda: self.exchange.ready(move.id, 0))
+        return self.exchange.receive(move.id, 0)
+
+
+def _tree() -> Any:
+    return jax.tree.structure(Record(x=0))
+
+
+def main() -> int:
+    join_cluster(None, 4)
+    for title, rows in ROWS.items():
+        ends = {("env", 0): End.remote(), ("actor", 0): End.remote()}
+        ray.get([end.settle.remote(fragment, ends, rows) for (fragment, _), end in ends.items()])
+        env, actor = ends.values()
+        times: dict[str, list[float]] = {"bare": [], "msrl": []}
+        for number in range(ROUNDS + 1):
+            bare = ray.get(env.bare_trips.remote(TRIPS))
+            ray.get(actor.answer.remote(TRIPS))
+            ours = ray.get(env.trips.remote(TRIPS))
+            if number:  # the first warms up
+                times["bare"] += bare
+                times["msrl"] += ours
+        medians = {name: float(np.median(column)) * 1e6 for name, column in times.items()}
+        sys.stdout.write(json.dumps({
+            "bytes": title, "bare_us": round(medians["bare"]), "msrl_us": round(medians["msrl"]),
+            "bare_p90_us": round(float(np.percentile(times["bare"], 90)) * 1e6),
+            "msrl_p90_us": round(float(np.percentile(times["msrl"], 90)) * 1e6),
+            "ratio": round(medians["msrl"] / medians["bare"], 2)}) + "\n")
+        for end in ends.values():
+            ray.kill(end)
+    ray.shutdown()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
