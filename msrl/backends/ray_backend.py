@@ -7,12 +7,10 @@ error that names it, and that nothing is left behind: actors and their placement
 itself if it was started here.
 """
 
-import contextlib
 import logging
 import os
 import time
 import warnings
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,10 +28,24 @@ from msrl.engines.reference import Reference
 from msrl.errors import RunError, UsageError
 
 CPUS = 0.5  # per worker: instances wait for one another most of the time
-OUTSTANDING = 32  # messages that a worker may have under way to one other
 INLINE_BYTES = 100_000  # what is larger goes through the object store: once, however many are to have it
 PLACE_SECONDS = 60.0  # for a cluster to set aside what it has, if others hold it
 SOME = 0.001  # of a host's own resource, of which there is 1: enough to be placed there
+
+
+class Mail:
+    """Hands messages to the actors of other instances, each of which has a method `deliver`. Nothing comes back: Ray
+    keeps order and does not lose messages, and of an actor that has died the coordinator hears."""
+
+    def __init__(self, others: dict[tuple[str, int], Any]):
+        self.others = others
+
+    def post(self, fragment: str, instances: Sequence[int], message: Message) -> None:
+        size = sum(getattr(leaf, "nbytes", 0) for leaf in message.leaves[1])
+        stored = ray.put(message.leaves) if len(instances) > 1 and size > INLINE_BYTES else None
+        bare = message if stored is None else replace(message, leaves=((), []))
+        for instance in instances:
+            self.others[fragment, instance].deliver.remote(bare, stored)
 
 
 @ray.remote(max_restarts=0, concurrency_groups={"inbox": 1, "reports": 1, "control": 1})
@@ -43,16 +55,12 @@ class Host:
 
     def __init__(self) -> None:
         self.station: Station | None = None
-        self.others: dict[tuple[str, int], Any] = {}
-        self.under_way: dict[tuple[str, int], deque[Any]] = {}
 
     @ray.method(concurrency_group="control")
     def settle(self, assignment: Assignment, others: dict[tuple[str, int], Any]) -> Report | None:
         """Makes the worker; a report if that fails."""
-        self.others = others
-        self.under_way = {key: deque() for key in others}
         try:
-            self.station = Station(assignment, self.post)
+            self.station = Station(assignment, Mail(others).post)
         except BaseException as problem:
             return failure(problem)
         return None
@@ -72,24 +80,11 @@ class Host:
         assert self.station is not None
         return self.station.next()
 
-    @ray.method(concurrency_group="inbox")
+    @ray.method(concurrency_group="inbox", num_returns=0)
     def deliver(self, message: Message, leaves: Leaves | None = None) -> None:
         """`leaves`: those of the message, if they came by the object store."""
         assert self.station is not None
         self.station.deliver(message if leaves is None else replace(message, leaves=leaves))
-
-    def post(self, fragment: str, instances: Sequence[int], message: Message) -> None:
-        size = sum(getattr(leaf, "nbytes", 0) for leaf in message.leaves[1])
-        stored = ray.put(message.leaves) if len(instances) > 1 and size > INLINE_BYTES else None
-        bare = message if stored is None else replace(message, leaves=((), []))
-        for instance in instances:
-            under_way = self.under_way[fragment, instance]
-            under_way.append(self.others[fragment, instance].deliver.remote(bare, stored))
-            if len(under_way) > OUTSTANDING:
-                # An inbox takes everything, so this waits for the network only. If the other has died, the coordinator
-                # hears of it from the other's own report, and ends the run.
-                with contextlib.suppress(RayActorError):
-                    ray.get(under_way.popleft())
 
 
 class RayBackend:

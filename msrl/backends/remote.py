@@ -89,9 +89,10 @@ class Report:
 def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,
            seeds: int) -> list[Assignment]:
     """What each of the workers is to do elsewhere, in their order."""
-    files = tuple((name, str(module.__file__), source) for name, module in sorted(sys.modules.items())
-                  if name.startswith(USER) and (source := "".join(linecache.getlines(str(module.__file__)))))
     world = cloudpickle.dumps((type(trainer), trainer.config, env))
+    # Those that the pickle speaks of; files of other programs may be gone by now.
+    files = tuple((name, str(module.__file__), Path(str(module.__file__)).read_text(encoding="utf-8"))
+                  for name, module in sorted(sys.modules.items()) if name.startswith(USER) and name.encode() in world)
     graph = show(placed.graph)
     lead = next(worker for worker in workers if "learner" in worker.program.fragment.components)
     return [Assignment(
@@ -207,9 +208,9 @@ class Station:
         self.seen, self.stopped = Event(), Event()
         self.holding = False
         self.worker = settle(assignment, post)
-        exchange = self.worker.exchange
-        assert isinstance(exchange, RemoteExchange)
-        self.deliver = exchange.deliver
+        assert isinstance(self.worker.exchange, RemoteExchange)
+        self.exchange = self.worker.exchange
+        self.deliver = self.exchange.deliver
         self.thread = Thread(target=self._work, name=assignment.title, daemon=True)
 
     def start(self) -> None:
@@ -231,17 +232,18 @@ class Station:
     def stop(self) -> None:
         self.stopped.set()
         self.seen.set()
-        with self.worker.exchange.changed:
-            self.worker.exchange.changed.notify_all()
+        with self.exchange.changed:
+            self.exchange.tell()
 
     def _work(self) -> None:
         try:
             ahead: Names | None = None
+            seen = 0
             for look in self.worker.run():
                 if self.stopped.is_set():
                     return
                 if look is None:
-                    self.worker.wait()
+                    seen = self.exchange.wait(seen)
                     continue
                 ahead = look
                 self.reports.put(self._look(look))

@@ -185,6 +185,8 @@ def test_a_users_file_need_not_be_where_the_worker_is(tmp_path):
     assert done.stderr == ""
     fragment = program.workers[0].program.fragment.name
     assert done.stdout.split() == [module, "Mine", fragment, "0", "2", "1"]
+    assert [name for name, _, _ in assignment.files] == [module]
+    assert away(LOOPS["Plain"], Corridor(), SPREAD[0], 1).backend.assignments[0].files == ()  # it has no use for it
 
 
 # -- values on the wire ----------------------------------------------------------------------------------------------

@@ -65,8 +65,8 @@ def test_ppo_has_the_bits_of_one_process(deployment):
     assert_same(here.resources, there.resources)
 
 
-def test_fast_mode_trains_and_what_a_run_reached_is_there_after_it_was_stopped():
-    program = compile("ppo", "CartPole-v1", deployment=COARSE, **PPO)
+def test_in_fast_mode_what_a_run_reached_is_there_after_it_was_stopped():
+    program = compile(LOOPS["Plain"], Corridor(), shards=2, deployment=COARSE)
     run = program.run()
     assert next(run).metrics
     before = weights_sha256(program.params())
@@ -183,6 +183,8 @@ def test_the_command_starts_ray_and_leaves_nothing_of_it(tmp_path):
                           text=True, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["env_steps"] == 48 and any("loss" in row for row in rows)
     assert result["env_steps"] == 48 and result["backend"] == "ray" and result["status"] == "finished"
     assert "Ray" not in done.stderr and "ray." not in done.stderr
     assert carriers(mark) == []
