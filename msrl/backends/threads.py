@@ -41,7 +41,7 @@ class Threads:
             seen.set()  # of a look at which the host has left
             for worker in self.workers:
                 with worker.exchange.changed:
-                    worker.exchange.changed.notify_all()
+                    worker.exchange.tell()
             while any(thread.is_alive() for thread in threads):
                 while not looks.empty():
                     looks.get()[2].set()
@@ -49,13 +49,13 @@ class Threads:
                     thread.join(0.01)
 
     def work(self, worker: Worker, looks: SimpleQueue, stop: Event) -> None:
-        seen = Event()
+        seen, news = Event(), 0
         try:
             for look in worker.run():
                 if stop.is_set():
                     return
-                if look is None:
-                    worker.wait()
+                if look is None:  # it waits for a message: let it look again when there is one
+                    news = worker.exchange.wait(news)
                     continue
                 looks.put((worker, look, seen))
                 seen.wait()

@@ -111,7 +111,6 @@ class RemoteExchange(Exchange):
         self.forms: dict[tuple[str, int, int], deque[tuple[tuple[bool, ...], Any]]] = {
             key: deque() for key in self.channels}  # kinds and tree of what a channel holds
         self.sent: dict[str, int] = {}  # messages so far, by move
-        self.news = 0  # how often there was something to look at
         self.arrived: dict[tuple[str, int, int], int] = {}
         self.early: dict[tuple[str, int, int], dict[int, Message]] = {}
 
@@ -151,18 +150,6 @@ class RemoteExchange(Exchange):
                 self.forms[key].append((kinds, tree))  # before the leaves, by which `ready` goes
                 self.channels[key].append(leaves)
             self.tell()
-
-    def tell(self) -> None:
-        """Wakes whoever waits. `changed` is held."""
-        self.news += 1
-        self.changed.notify_all()
-
-    def wait(self, seen: int) -> int:
-        """Sleeps until there is more news than was seen, and returns how much there is: what arrives between a look
-        at the channels and this call is not slept through."""
-        with self.changed:
-            self.changed.wait_for(lambda: self.news != seen)
-            return self.news
 
     def receive(self, move_id: str, target: int) -> Any:
         move = self.moves[move_id]

@@ -189,11 +189,6 @@ class Worker:
         yield from self.block(node.then if taken else node.orelse, here, picks)
         names.update((merge.out, here[pick]) for merge, pick in zip(node.merges, picks, strict=True))
 
-    def wait(self) -> None:
-        """Sleeps until a message arrives somewhere; the caller looks whether it was the one waited for."""
-        with self.exchange.changed:
-            self.exchange.changed.wait(timeout=0.1)
-
     # -- loops ---------------------------------------------------------------------------------------------------------
 
     def loop(self, node: For | While, names: Names, top: bool) -> Iterator[Look]:

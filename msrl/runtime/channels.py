@@ -26,6 +26,7 @@ class Exchange:
         self.sizes = sizes
         self.channels: dict[tuple[str, int, int], deque[Any]] = {}
         self.changed = Condition()
+        self.news = 0  # how often there was something to look at
         self.closed = False  # the learner is done: those who work for it may stop
         self.lead: str | None = None  # the move by which trajectories reach the learner, if there is one
         self.ledger = Ledger()
@@ -47,7 +48,19 @@ class Exchange:
             if self.joined(move, source, target):
                 self.channels[move_id, source, target].append(part)
         with self.changed:
-            self.changed.notify_all()
+            self.tell()
+
+    def tell(self) -> None:
+        """Wakes whoever waits. `changed` is held."""
+        self.news += 1
+        self.changed.notify_all()
+
+    def wait(self, seen: int) -> int:
+        """Sleeps until there is more news than was seen, and returns how much there is: what arrives between a look
+        at the channels and this call is not slept through."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.news != seen)
+            return self.news
 
     def enter(self, source: int, steps: int) -> None:
         """Accounts for a trajectory on its way."""
@@ -62,7 +75,7 @@ class Exchange:
     def close(self) -> None:
         with self.changed:
             self.closed = True
-            self.changed.notify_all()
+            self.tell()
 
     def joined(self, move: Move, source: int, target: int) -> bool:
         """Does this pair of instances have a message to pass?"""
@@ -116,5 +129,3 @@ class Exchange:
             return (np if isinstance(xs[0], np.ndarray) else jnp).concatenate(xs, axis=move.dim)
 
         return jax.tree.map(leaf, *parts)
-
-

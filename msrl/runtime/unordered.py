@@ -38,7 +38,7 @@ class UnorderedExchange(Exchange):
                     self.ledger.send(steps)
                     self.tickets.setdefault(source, deque()).append((self.seen[source], steps))
                     self.arrivals.append(source)
-            self.changed.notify_all()
+            self.tell()
 
     def full(self, move_id: str, source: int) -> bool:
         return move_id == self.lead and len(self.tickets.get(source, ())) >= QUEUE
@@ -66,14 +66,15 @@ class UnorderedExchange(Exchange):
                 self.late.update((move.id, source) for move in self.moves.values()
                                  if move.kind == "gather" and move.id != self.lead)
                 self.ledger.drop(steps, "lag")
-                self.changed.notify_all()
+                self.tell()
 
     def receive(self, move_id: str, target: int) -> Any:
         move = self.moves[move_id]
         if move.kind in ("broadcast", "scatter"):
-            if move.value.startswith("$weights"):
-                self.seen[target] = self.version
-            return self.newest[move_id, target]
+            with self.changed:  # the version is that of the weights, even if others are being sent
+                if move.value.startswith("$weights"):
+                    self.seen[target] = self.version
+                return self.newest[move_id, target]
         with self.changed:
             if move_id == self.lead:
                 self.turn = [self.arrivals.popleft() for _ in self.sizes[move.source]]
@@ -81,7 +82,7 @@ class UnorderedExchange(Exchange):
                     version, steps = self.tickets[source].popleft()
                     self.ledger.take(steps, self.version - version)
             parts = [self.take(move_id, source) for source in self.turn or self.sources(move, target)]
-            self.changed.notify_all()
+            self.tell()
         return self.join(move, parts)
 
     def take(self, move_id: str, source: int) -> Any:
