@@ -68,18 +68,21 @@ class World:
                 return range(self.first_shard // each, (self.first_shard + self.shards) // each)
         return range(1)
 
-    def cut(self, whole: Any, dim: int) -> Any:
-        """This world's part of a value that has an entry for every environment; anything else as it is."""
-        total, first = self.config.num_envs, self.first_shard * self.envs_per_shard
+    def cut(self, whole: Any, dim: int, rows: bool = False) -> Any:
+        """This world's part of a value that has an entry for every environment, or, if `rows`, for every row of what
+        learners have sampled; anything else as it is. The rule is that of `divide`."""
+        total = self.config.num_envs
         if self.num_envs == total:
             return whole
         spread = in_scope(DEVICES)
 
         def leaf(x: Any) -> Any:
-            divided = getattr(x, "ndim", 0) > dim and x.shape[dim] == total
-            if divided and spread:
-                return jax.lax.dynamic_slice_in_dim(x, device() * self.num_envs, self.num_envs, dim)
-            return x[(slice(None),) * dim + (slice(first, first + self.num_envs),)] if divided else x
+            if getattr(x, "ndim", 0) <= dim or not (rows or x.shape[dim] == total):
+                return x
+            size, first = (x.shape[dim] * shards // self.config.shards for shards in (self.shards, self.first_shard))
+            if spread:
+                return jax.lax.dynamic_slice_in_dim(x, device() * size, size, dim)
+            return x[(slice(None),) * dim + (slice(first, first + size),)]
 
         return jax.tree.map(leaf, whole)
 

@@ -39,6 +39,9 @@ class _Projection:
         self.replicated = placed.fragment(fragment).axis is not None
         self.divided = {call.component for call in calls(placed.graph.nodes) if call.component != "learner"
                         and any(name in self.axes for name in definitions(call))}
+        # What learners sample stands one after the other; a rollout's sample has time first.
+        self.of_learners = {call.component for call in calls(placed.graph.nodes)
+                            if call.method == "sample" and call.out and self.axes.get(call.out) == 0}
         self.cut: list[tuple[str, str, int]] = []  # as in LocalProgram.parts
         self.sent: dict[str, list[Move]] = {}
         self.received: dict[str, Move] = {}
@@ -107,15 +110,18 @@ class _Projection:
     def shared_out(self, node: Node, before: list[Node]) -> Node:
         """A whole value that enters what is divided (a loop's name, an op per shard) is cut to the instance's part."""
 
-        def part(name: str, dim: int) -> str:
+        def part(name: str, dim: int, rows: bool = False) -> str:
             out = f"{base(name)}_{dim}_part.{len(self.cut) + 1}"
             self.cut.append((out, name, dim))
-            before.append(Pure(out, f"part_(whole, {dim})", (("whole", name),), "train", node.span))
+            expr = f"part_(whole, {dim}, rows=True)" if rows else f"part_(whole, {dim})"
+            before.append(Pure(out, expr, (("whole", name),), "train", node.span))
             return out
 
         match node:
             case Call(component=component) if component in self.divided:
-                whole = {name: part(name, 0) for name in dict.fromkeys((*node.args, *(v for _, v in node.kwargs)))
+                # An insert has a row per environment, other methods of a replay have one per sample.
+                rows = component in self.of_learners and node.method != "insert"
+                whole = {name: part(name, 0, rows) for name in dict.fromkeys((*node.args, *(v for _, v in node.kwargs)))
                          if name not in self.axes and name not in self.constants}
                 return replace(node, args=tuple(whole.get(name, name) for name in node.args),
                                kwargs=tuple((field, whole.get(name, name)) for field, name in node.kwargs))

@@ -2,8 +2,9 @@
 
 import jax.numpy as jnp
 
+from msrl.api import Agent
 from msrl.buffers import PrioritisedReplay, Replay, Rollout
-from tests.matrix.toys import Whole
+from tests.matrix.toys import Whole, WholeActor, WholeLearner
 
 
 class Plain(Whole):
@@ -83,6 +84,32 @@ class Prioritised(Whole):
                 batch = msrl.replay_buffer_sample()
                 msrl.call("replay", "update", batch.index, batch.obs[:, 0] + 1)
                 msrl.report(total=batch.after["obs"].sum(), index=batch.index.sum())
+
+
+class RatingLearner(WholeLearner):
+    """Tells the loop something of every row of the batch."""
+
+    def learn(self, state, key, batch):
+        state, out = super().learn(state, key, batch)
+        return state, {**out, "rating": batch.obs[:, 0].astype(jnp.float32) + 1}
+
+
+class Rated(Prioritised):
+    """Priorities that the learner makes: a row for each that was sampled."""
+
+    def agent(self):
+        return Agent(WholeActor(), RatingLearner())
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        for _ in range(4):
+            step = msrl.env_step(msrl.agent_act(obs).action)
+            msrl.replay_buffer_insert(obs=obs)
+            obs = step.obs
+            batch = msrl.replay_buffer_sample()
+            out = msrl.agent_learn(batch)
+            msrl.call("replay", "update", batch.index, out["rating"])
+            msrl.report(total=out["total"], rating=out["rating"].sum())
 
 
 class Early(Whole):

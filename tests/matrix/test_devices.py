@@ -55,7 +55,7 @@ for name in names:
 
 
 @pytest.mark.parametrize("names, devices, shards", [
-    ("Plain,While,Branches,Counters,Rows,Helpers,Components,Deep", 2, 4),
+    ("Plain,While,Branches,Counters,Rows,Helpers,Components,Rated", 2, 4),
     ("ppo", 4, 8),
     ("ppo", 8, 8),
 ])
