@@ -35,10 +35,11 @@ from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes, local_shapes
 from msrl.errors import MsrlError, RunError, UsageError
 from msrl.ir.interp import Names
-from msrl.ir.placed import Move, PlacedGraph
+from msrl.ir.placed import PARAMETERS, Move, PlacedGraph
 from msrl.ir.text import parse, parse_local, show, show_local
 from msrl.runtime import strict as surroundings
 from msrl.runtime.ledger import Ledger
+from msrl.runtime.store import Store
 
 USER = "msrl_user_"  # modules made from the user's files, which no other process can import
 ALWAYS = ("$env", "$metrics")  # what every look brings along, with the counters
@@ -170,6 +171,8 @@ def settle(assignment: Assignment, post: Post) -> Worker:
     trees = {move.id: jax.tree.structure(shapes.names[move.value]) for move in assignment.moves}
     exchange = RemoteExchange(assignment.moves, assignment.sizes, assignment.instance, trees, post)
     exchange.lead = assignment.lead_move
+    if PARAMETERS in program.fragment.components:
+        exchange.store = Store(exchange.ledger, exchange.changed)
     keys = [jax.random.key(assignment.seed + number) for number in range(assignment.seeds)]
     root = jax.numpy.stack(keys) if len(keys) > 1 else keys[0]
     return Worker(program, assignment.instance, local, mine, root, assignment.record is not None, exchange)

@@ -117,7 +117,7 @@ class RemoteExchange(Exchange):
     def send(self, move_id: str, source: int, value: Any, steps: int = 0) -> None:
         move = self.moves[move_id]
         kinds, leaves = pack(value)
-        tree = tree_bytes(jax.tree.structure(value)) if move.kind == "allreduce" else None
+        tree = tree_bytes(jax.tree.structure(value)) if move.agrees else None
         number = self.sent[move_id] = self.sent.get(move_id, 0) + 1
         targets = [target for target in range(len(self.sizes[move.target])) if self.joined(move, source, target)]
         if move.kind == "scatter":
@@ -155,9 +155,9 @@ class RemoteExchange(Exchange):
         move = self.moves[move_id]
         sources = self.sources(move, target)
         forms = [self.forms[move_id, source, target].popleft() for source in sources]
-        if move.kind == "allreduce":
+        if move.agrees:
             brought = [self.channels[move_id, source, target].popleft() for source in sources]
-            return [one for (kinds, tree), leaves in zip(forms, brought, strict=True)
-                    for one in jax.tree.unflatten(tree, unpack((kinds, leaves)))]
+            return self.join(move, [jax.tree.unflatten(tree, unpack((kinds, leaves)))
+                                    for (kinds, tree), leaves in zip(forms, brought, strict=True)])
         (kinds, tree), *_ = forms
         return jax.tree.unflatten(tree, unpack((kinds, super().receive(move_id, target))))

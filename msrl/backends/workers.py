@@ -17,9 +17,10 @@ from msrl.engines.library import Ops
 from msrl.engines.shapes import Shapes, local_shapes
 from msrl.errors import UsageError
 from msrl.ir.graph import For, If, Node, Recv, While, walk
-from msrl.ir.placed import Fragment, LocalProgram, Move, PlacedGraph
+from msrl.ir.placed import PARAMETERS, Fragment, LocalProgram, Move, PlacedGraph
 from msrl.projection.project import project
 from msrl.runtime.channels import Exchange
+from msrl.runtime.store import Store
 from msrl.runtime.unordered import UnorderedExchange
 
 
@@ -33,20 +34,27 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
     def instances(fragment: Fragment) -> list[range]:
         if fragment.axis is None:
             return [range(world.shards)]
-        if "learner" not in fragment.components:
+        if "learner" not in fragment.components and PARAMETERS not in fragment.components:
             return shard_runs(world.shards, actors)
         return learner_runs(world.shards, world.config.learner_shards, learners)
 
     runs = {fragment.name: instances(fragment) for fragment in placed.fragments}
     sizes = {name: tuple(len(run) * world.envs_per_shard for run in mine) for name, mine in runs.items()}
-    exchange = UnorderedExchange(placed.moves, sizes, max_lag) if unordered else Exchange(placed.moves, sizes)
+    served = any(PARAMETERS in fragment.components for fragment in placed.fragments)
     workers, programs = [], project(placed)
-    exchange.lead = leading_move(programs, exchange.moves, unordered)
+    if unordered and not served:
+        exchange: Exchange = UnorderedExchange(placed.moves, sizes, max_lag)
+    else:
+        exchange = Exchange(placed.moves, sizes)
+    if served:
+        exchange.store = Store(exchange.ledger, exchange.changed, not unordered, max_lag)
+    exchange.lead = leading_move(programs, exchange.moves, unordered and not served)
     for name, program in programs.items():
         if devices > 1:
             use_devices(program, ops, shapes, placed.moves, devices)
         for instance, run in enumerate(runs[name]):
-            mine = ops.part(run) if len(runs[name]) > 1 else ops
+            whole = len(runs[name]) == 1 or PARAMETERS in program.fragment.components
+            mine = ops if whole else ops.part(run)
             local = local_shapes(shapes, dict(placed.axes), world.num_envs, mine.world.num_envs)
             workers.append(Worker(program, instance, local, mine, root, strict, exchange))
     return workers

@@ -2,8 +2,8 @@
 
 A channel is known by its move and the two instances it joins, and keeps order: what was sent first is received first.
 A gather joins the parts of all source instances in the order of their shards, an allgather does so for each of them; a
-scatter divides among the targets; a broadcast gives all the same; an allreduce hands everyone the list of what each
-learner brings. Values are handed over without a copy, so whoever sends must not write over them.
+scatter divides among the targets; a broadcast gives all the same. Where learners agree, a gather or an allreduce gives
+the list of what the instances bring. Values are handed over without a copy, so whoever sends must not write over them.
 """
 
 from collections import deque
@@ -16,6 +16,7 @@ import numpy as np
 
 from msrl.ir.placed import Move
 from msrl.runtime.ledger import Ledger
+from msrl.runtime.store import Store
 
 
 class Exchange:
@@ -28,12 +29,18 @@ class Exchange:
         self.changed = Condition()
         self.news = 0  # how often there was something to look at
         self.closed = False  # the learner is done: those who work for it may stop
+        self.ended: list[int] = []  # instances of the learner's fragment, in the order in which they were done
         self.lead: str | None = None  # the move by which trajectories reach the learner, if there is one
         self.ledger = Ledger()
         self._steps: dict[int, deque[int]] = {}  # source → environment steps of its trajectories on their way
-        # Where learners agree, by the state that they agree on; one instance alone has nobody to ask.
-        self.among = {move.value: move.id for move in moves
-                      if move.kind == "allreduce" and len(sizes[move.source]) > 1}
+        self.store: Store | None = None  # the parameters, where one place keeps those of all learners
+        # How learners agree, by the state that they agree on: the move that brings, and the one that takes away. One
+        # instance alone has nobody to ask.
+        self.among: dict[str, tuple[str, str]] = {}
+        for move in moves:
+            if move.agrees and not (move.kind == "allreduce" and len(sizes[move.source]) == 1):
+                first, _ = self.among.setdefault(move.value, (move.id, move.id))
+                self.among[move.value] = first, move.id
         for move in moves:
             for source in range(len(sizes[move.source])):
                 for target in range(len(sizes[move.target])):
@@ -72,9 +79,10 @@ class Exchange:
         """Must the sender wait?"""
         return False
 
-    def close(self) -> None:
+    def close(self, instance: int = 0) -> None:
         with self.changed:
             self.closed = True
+            self.ended.append(instance)
             self.tell()
 
     def joined(self, move: Move, source: int, target: int) -> bool:
@@ -118,8 +126,8 @@ class Exchange:
         return self.join(move, parts)
 
     def join(self, move: Move, parts: list[Any]) -> Any:
-        if move.kind == "allreduce":
-            return [one for part in parts for one in part]  # what each learner brings
+        if move.agrees:
+            return parts if move.kind in ("allreduce", "gather") else parts[0]
         if move.kind not in ("gather", "allgather") or len(parts) == 1:
             return parts[0]
 

@@ -60,7 +60,7 @@ def test_an_environment_on_the_host():
 
 
 @pytest.mark.parametrize(("distribution", "actors", "learners"), [
-    (SPREAD[0], 2, 1), (SPREAD[1], 2, 1), ("multi-learner", 1, 2)])
+    (SPREAD[0], 2, 1), (SPREAD[1], 2, 1), ("multi-learner", 1, 2), ("central", 1, 2)])
 def test_ppo_trains_as_in_one_process(distribution, actors, learners):
     settings = PPO | {"learner_shards": learners}
     here = compile("ppo", "CartPole-v1", strict=True, deployment=Deployment(distribution, "inline", actors, learners),

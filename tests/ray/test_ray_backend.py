@@ -52,7 +52,8 @@ def hosts_of_workers() -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("deployment", [
-    COARSE, Deployment("single-learner-fine", "ray", actors=2), Deployment("multi-learner", "ray", learners=2)],
+    COARSE, Deployment("single-learner-fine", "ray", actors=2), Deployment("multi-learner", "ray", learners=2),
+    Deployment("central", "ray", learners=2)],
     ids=lambda deployment: deployment.distribution)
 def test_ppo_has_the_bits_of_one_process(deployment):
     settings = PPO | ({"learner_shards": 2} if deployment.learners > 1 else {})
