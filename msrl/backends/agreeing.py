@@ -7,6 +7,7 @@ the bits are the same.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -32,7 +33,7 @@ def learn(worker: "Worker", node: Call, names: Names) -> Iterator[None]:
     steps = machine.learn(tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads),
                           worker.ops.dims(node))
     (bring, take), reached = worker.exchange.among[node.writes[0]], None
-    served, learnt_from = bring != take, begin(worker, names)
+    served, learnt_from = bring != take, 0 if worker.exchange.together else worker.count_steps(names)
     while True:
         with blame(node, RunError):
             try:
@@ -54,17 +55,6 @@ def learn(worker: "Worker", node: Call, names: Names) -> Iterator[None]:
         names[node.out] = out
 
 
-def begin(worker: "Worker", names: Names) -> int:
-    """The environment steps that an update learns from, if accounts are kept of them here."""
-    store = worker.exchange.store
-    if store is None or store.together:
-        return 0
-    steps = worker.count_steps(names)
-    with worker.exchange.changed:
-        store.ledger.send(steps)
-    return steps
-
-
 def request(worker: "Worker", bring: str, agreement: Agreement, steps: int) -> tuple:
     """(what to do, environment steps, what it is applied to, what each learner brings). Parameters that were taken
     from where they are kept are not brought back there."""
@@ -73,8 +63,7 @@ def request(worker: "Worker", bring: str, agreement: Agreement, steps: int) -> t
         return MEAN if meeting else END, steps, [], [], agreement.brought
     held = worker.held.get((bring, meeting.site.number))
     same = held is not None and all(mine is theirs for mine, theirs in zip(meeting.state, held, strict=True))
-    store = worker.exchange.store
-    if held is not None and not same and store is not None and not store.together:
+    if held is not None and not same and not worker.exchange.together:
         raise RunError("The parameters are not those that were taken from where they are kept.",
                        why="Learners that do not wait for one another share one set of parameters, which only "
                            "`self.apply_gradients(...)` changes. This learner changed them, or the optimiser's state, "
@@ -85,30 +74,32 @@ def request(worker: "Worker", bring: str, agreement: Agreement, steps: int) -> t
 
 
 def serve(worker: "Worker", node: Call) -> Iterator[None]:
-    """Answers the learners until their op is over; yields while it waits for them."""
+    """Answers learners until their op is over: all together, or the one that this worker talks to. Yields while it
+    waits for them."""
     exchange, store = worker.exchange, worker.exchange.store
     assert store is not None
     (bring, take), sites = exchange.among[node.writes[0]], program_of(worker, node.writes[0]).sites
-    what = MEAN
+    what = None
     while what != END:
-        while not exchange.ready(bring, worker.instance):
+        while not exchange.ready(bring, 0):
             yield None
-        got = exchange.receive(bring, worker.instance)
-        requests = got if store.together else [got]
+        requests = exchange.receive(bring, 0)
+        first, learner = what is None, 0 if store.together else worker.instance
         what, steps, others, state, _ = requests[0]
         brought = [one for request in requests for one in request[-1]]
         with blame(node, RunError):
+            if first and not store.together:
+                store.begin(steps)
             if what == END:
                 answer: Any = settled(brought)
-                store.end(worker.instance, steps)
-            elif what == MEAN:
-                answer = mean(brought)
+                if not store.together:
+                    store.end(learner, steps)
             else:
-                agreed, site = mean(brought), sites[what]
-                answer = store.step((node.writes[0], what), worker.instance, state,
-                                    lambda kept, site=site, others=others, agreed=agreed:
-                                    site.apply(others, kept, agreed))
-        exchange.send(take, worker.instance, answer)
+                answer = mean(brought)
+                if what != MEAN:
+                    apply = partial(sites[what].apply, others, mean=answer)
+                    answer = store.step((node.writes[0], what), learner, state, apply)
+        exchange.send(take, 0, answer)
         worker.messages += 2
 
 

@@ -24,8 +24,7 @@ from msrl.engines.xla import Chunk, no_metrics, zeros
 from msrl.ir.graph import Call, For, If, Node, Recv, Send, While, base, free, is_resource, nexts, walk
 from msrl.ir.interp import Names
 from msrl.ir.placed import PARAMETERS, LocalProgram
-from msrl.runtime.channels import Exchange
-from msrl.runtime.unordered import UnorderedExchange
+from msrl.runtime.channels import Exchange, Line
 
 LOOKS = 200  # how often a loop of known length lets the host look, at most
 WHILE_SECONDS = 0.2  # how long a chunk of any other loop should take, at least
@@ -46,7 +45,7 @@ class Worker:
     """One run; or several at once through one program, if `root` is an array of keys."""
 
     def __init__(self, program: LocalProgram, instance: int, shapes: Shapes, ops: Ops, root: jax.Array, strict: bool,
-                 exchange: Exchange):
+                 exchange: Exchange | Line):
         self.program, self.instance, self.exchange = program, instance, exchange
         self.shapes, self.ops, self.root, self.strict = shapes, ops, root, strict
         self.seeds = root.shape[0] if root.ndim else None
@@ -79,7 +78,7 @@ class Worker:
     @property
     def endless(self) -> bool:
         """Does it go on until it is told to stop?"""
-        return isinstance(self.exchange, UnorderedExchange) and not self.leads
+        return self.exchange.unordered and not self.leads
 
     def go_on(self, names: Names) -> None:
         if self.endless and self.exchange.closed:
@@ -284,6 +283,35 @@ class Worker:
     def each(self, value: Any) -> Any:
         """A resource for the one who looks: once per seed, even if the program has not touched it yet."""
         return jax.tree.map(self.widen, value) if self.seeds else value
+
+
+class Switchboard(Worker):
+    """Keeps the parameters of learners that do not wait for one another: talks to each as if it were the only one, and
+    listens to whoever has something to say."""
+
+    def run(self) -> Iterator[Look]:
+        exchange, mine = self.exchange, self.program.fragment.name
+        (learners,) = {move.source for move in exchange.moves.values() if move.agrees} - {mine}
+        lines = [Worker(self.program, learner, self.shapes, self.ops, self.root, self.strict, exchange.line(learner))
+                 for learner in range(len(exchange.sizes[learners]))]
+        running = [line.run() for line in lines]
+        while running:
+            for steps in list(running):
+                for look in steps:
+                    if look is None:
+                        break
+                    yield look
+                else:
+                    running.remove(steps)
+            self.messages = sum(line.messages for line in lines)
+            if running:
+                yield None
+
+
+def make_worker(program: LocalProgram, instance: int, shapes: Shapes, ops: Ops, root: jax.Array, strict: bool,
+                exchange: Exchange) -> Worker:
+    alone = PARAMETERS in program.fragment.components and not exchange.together
+    return (Switchboard if alone else Worker)(program, instance, shapes, ops, root, strict, exchange)
 
 
 def chunk_size(passes: int) -> int:

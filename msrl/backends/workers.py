@@ -11,7 +11,7 @@ from msrl.api import Env, Trainer
 from msrl.backends.inline import Inline
 from msrl.backends.remote import assign
 from msrl.backends.threads import Threads
-from msrl.backends.worker import Worker
+from msrl.backends.worker import Worker, make_worker
 from msrl.engines.devices import use_devices
 from msrl.engines.library import Ops
 from msrl.engines.shapes import Shapes, local_shapes
@@ -34,7 +34,7 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
     def instances(fragment: Fragment) -> list[range]:
         if fragment.axis is None:
             return [range(world.shards)]
-        if "learner" not in fragment.components and PARAMETERS not in fragment.components:
+        if "learner" not in fragment.components:
             return shard_runs(world.shards, actors)
         return learner_runs(world.shards, world.config.learner_shards, learners)
 
@@ -47,16 +47,16 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
     else:
         exchange = Exchange(placed.moves, sizes)
     if served:
-        exchange.store = Store(exchange.ledger, exchange.changed, not unordered, max_lag)
+        exchange.together, exchange.max_lag = not unordered, max_lag
+        exchange.store = Store(exchange.ledger, exchange.changed, exchange.together, max_lag)
     exchange.lead = leading_move(programs, exchange.moves, unordered and not served)
     for name, program in programs.items():
         if devices > 1:
             use_devices(program, ops, shapes, placed.moves, devices)
         for instance, run in enumerate(runs[name]):
-            whole = len(runs[name]) == 1 or PARAMETERS in program.fragment.components
-            mine = ops if whole else ops.part(run)
+            mine = ops.part(run) if len(runs[name]) > 1 else ops
             local = local_shapes(shapes, dict(placed.axes), world.num_envs, mine.world.num_envs)
-            workers.append(Worker(program, instance, local, mine, root, strict, exchange))
+            workers.append(make_worker(program, instance, local, mine, root, strict, exchange))
     return workers
 
 

@@ -14,5 +14,4 @@ class Central(DistributionPolicy):
 
     def fragments(self, graph, with_actors):
         learners = Fragment("learner", tuple(name for name, _ in graph.components), axis="env")
-        # Where nobody waits for another, each learner has somebody to talk to; they share the parameters.
-        return learners, Fragment("parameters", (PARAMETERS,), axis="env" if self.asynchronous else None)
+        return learners, Fragment("parameters", (PARAMETERS,))

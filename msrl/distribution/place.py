@@ -228,10 +228,9 @@ class _Placer:
         state = node.writes[0]
         if PARAMETERS not in self.of:
             return [Move(state, learners.name, learners.name, "allreduce", None, node.span)]
-        server = self.fragments[self.of[PARAMETERS]]
-        # Where each learner has a copy of it to talk to, each to its own.
-        return [Move(state, learners.name, server.name, "send" if server.axis else "gather", None, node.span),
-                Move(state, server.name, learners.name, "send" if server.axis else "broadcast", None, node.span)]
+        server = self.of[PARAMETERS]
+        return [Move(state, learners.name, server, "gather", None, node.span),
+                Move(state, server, learners.name, "broadcast", None, node.span)]
 
     def here(self, node: Node, fragment: str, computed: set[str]) -> bool:
         """Does the fragment compute what the node makes?"""
@@ -245,6 +244,9 @@ class _Placer:
     def move(self, name: str, target: str) -> Move:
         source, dim = self.homes[name], self.axes.get(name)
         kind: Kind = "send"
+        if target == self.of.get(PARAMETERS):
+            # Every learner says how its loops go on, as they need not be at the same pass.
+            return Move(name, source, target, "gather", None, self.sites[name].node.span)
         match self.fragments[source].axis, self.fragments[target].axis:
             case None, str():
                 kind = "scatter" if dim is not None else "broadcast"

@@ -22,6 +22,9 @@ from msrl.runtime.store import Store
 class Exchange:
     """All channels of a run. `sizes` gives, for each fragment, how many environments each of its instances has."""
 
+    unordered = False  # first come, first served?
+    max_lag: int | None = None
+
     def __init__(self, moves: tuple[Move, ...], sizes: dict[str, tuple[int, ...]]):
         self.moves = {move.id: move for move in moves}
         self.sizes = sizes
@@ -34,6 +37,7 @@ class Exchange:
         self.ledger = Ledger()
         self._steps: dict[int, deque[int]] = {}  # source → environment steps of its trajectories on their way
         self.store: Store | None = None  # the parameters, where one place keeps those of all learners
+        self.together = True  # do learners meet at every agreement?
         # How learners agree, by the state that they agree on: the move that brings, and the one that takes away. One
         # instance alone has nobody to ask.
         self.among: dict[str, tuple[str, str]] = {}
@@ -46,13 +50,14 @@ class Exchange:
                 for target in range(len(sizes[move.target])):
                     self.channels[move.id, source, target] = deque()
 
-    def send(self, move_id: str, source: int, value: Any, steps: int = 0) -> None:
-        """`steps`: environment steps since the last message of the same move, if it is the one that leads."""
+    def send(self, move_id: str, source: int, value: Any, steps: int = 0, only: int | None = None) -> None:
+        """`steps`: environment steps since the last message of the same move, if it is the one that leads. `only`: the
+        instance that it is for, if it is not for all."""
         move = self.moves[move_id]
         if move_id == self.lead:
             self.enter(source, steps)
         for target, part in enumerate(self.parts(move, value)):
-            if self.joined(move, source, target):
+            if self.joined(move, source, target) and only in (None, target):
                 self.channels[move_id, source, target].append(part)
         with self.changed:
             self.tell()
@@ -108,16 +113,17 @@ class Exchange:
         columns = [cut(leaf) for leaf in leaves]
         return [jax.tree.unflatten(tree, [column[number] for column in columns]) for number in range(len(targets))]
 
-    def sources(self, move: Move, target: int) -> list[int]:
-        return [s for s in range(len(self.sizes[move.source])) if self.joined(move, s, target)]
+    def sources(self, move: Move, target: int, only: int | None = None) -> list[int]:
+        """Whom the target is to hear of: all who have something for it, or the one that it asks for."""
+        return [s for s in range(len(self.sizes[move.source])) if self.joined(move, s, target) and only in (None, s)]
 
-    def ready(self, move_id: str, target: int) -> bool:
+    def ready(self, move_id: str, target: int, only: int | None = None) -> bool:
         move = self.moves[move_id]
-        return all(self.channels[move_id, source, target] for source in self.sources(move, target))
+        return all(self.channels[move_id, source, target] for source in self.sources(move, target, only))
 
-    def receive(self, move_id: str, target: int) -> Any:
+    def receive(self, move_id: str, target: int, only: int | None = None) -> Any:
         move = self.moves[move_id]
-        sources = self.sources(move, target)
+        sources = self.sources(move, target, only)
         parts = [self.channels[move_id, source, target].popleft() for source in sources]
         if move_id == self.lead:
             with self.changed:
@@ -125,10 +131,13 @@ class Exchange:
                     self.ledger.take(self._steps[source].popleft())
         return self.join(move, parts)
 
+    def line(self, learner: int) -> "Line":
+        return Line(self, learner)
+
     def join(self, move: Move, parts: list[Any]) -> Any:
-        if move.agrees:
-            return parts if move.kind in ("allreduce", "gather") else parts[0]
-        if move.kind not in ("gather", "allgather") or len(parts) == 1:
+        if move.agrees and move.kind in ("allreduce", "gather"):
+            return parts
+        if move.dim is None or move.kind not in ("gather", "allgather") or len(parts) == 1:
             return parts[0]
 
         def leaf(*xs: Any) -> Any:
@@ -137,3 +146,22 @@ class Exchange:
             return (np if isinstance(xs[0], np.ndarray) else jnp).concatenate(xs, axis=move.dim)
 
         return jax.tree.map(leaf, *parts)
+
+
+class Line:
+    """The channels between the place that keeps parameters and one learner, for one who talks to that learner alone."""
+
+    def __init__(self, exchange: Exchange, learner: int):
+        self.exchange, self.learner = exchange, learner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.exchange, name)
+
+    def send(self, move_id: str, source: int, value: Any, steps: int = 0) -> None:
+        self.exchange.send(move_id, 0, value, steps, self.learner)
+
+    def ready(self, move_id: str, target: int) -> bool:
+        return self.exchange.ready(move_id, 0, self.learner)
+
+    def receive(self, move_id: str, target: int) -> Any:
+        return self.exchange.receive(move_id, 0, self.learner)

@@ -8,7 +8,7 @@ taken since its learner last took the parameters from here; one that is more tha
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Condition, Lock
+from threading import Condition
 from typing import Any
 
 from msrl.runtime.ledger import Ledger
@@ -26,34 +26,35 @@ class Store:
     states: dict[Place, list[Any]] = field(default_factory=dict)
     versions: Counter[Place] = field(default_factory=Counter)  # steps so far
     seen: Counter[tuple[Place, int]] = field(default_factory=Counter)  # (place, learner) → the version it has
-    used: Counter[int] = field(default_factory=Counter)  # learner → gradients not dropped, in its present update
-    lock: Lock = field(default_factory=Lock)
+    outcome: dict[int, set[bool]] = field(default_factory=dict)  # learner → were the gradients of its update too late?
 
     def step(self, place: Place, learner: int, brought: list[Any], apply: Apply) -> list[Any]:
         """The state after a gradient. `brought` is the state as the learner has it, where it was not taken from here;
         of learners that come at any time, only the first one's counts."""
-        with self.lock:
-            if self.together and brought:
-                self.states[place] = brought
-            state = self.states.setdefault(place, brought)
-            lag = self.versions[place] - self.seen[place, learner]
-            late = self.max_lag is not None and lag > self.max_lag
-            if not late:
-                state = self.states[place] = apply(state)
-                self.versions[place] += 1
-            self.seen[place, learner] = self.versions[place]
-        if not self.together and not late:
-            self.used[learner] += 1
+        if self.together and brought:
+            self.states[place] = brought
+        state = self.states.setdefault(place, brought)
+        lag = self.versions[place] - self.seen[place, learner]
+        late = self.max_lag is not None and lag > self.max_lag
+        if not late:
+            state = self.states[place] = apply(state)
+            self.versions[place] += 1
+        self.seen[place, learner] = self.versions[place]
+        if not self.together:
+            self.outcome.setdefault(learner, set()).add(late)
             with self.changed:
-                self.ledger.lags[lag] += 1
+                self.ledger.lags.update([] if late else [lag])
         return state
 
-    def end(self, learner: int, steps: int) -> None:
-        """An update is over: the environment steps that it learnt from were of use if any of its gradients was."""
-        if self.together:
-            return
+    def begin(self, steps: int) -> None:
+        """The first word of an update, which learns from so many environment steps."""
         with self.changed:
-            if self.used.pop(learner, 0):
-                self.ledger.take(steps)
-            else:
+            self.ledger.send(steps)
+
+    def end(self, learner: int, steps: int) -> None:
+        """Its last word: the steps were of use unless all of its gradients came too late."""
+        with self.changed:
+            if self.outcome.pop(learner, set()) == {True}:
                 self.ledger.drop(steps, "lag")
+            else:
+                self.ledger.take(steps)

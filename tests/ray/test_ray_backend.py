@@ -66,6 +66,18 @@ def test_ppo_has_the_bits_of_one_process(deployment):
     assert_same(here.resources, there.resources)
 
 
+@pytest.mark.parametrize("deployment", [
+    Deployment("single-learner-coarse-async", "ray", actors=2, max_lag=4),
+    Deployment("central-async", "ray", learners=2)], ids=lambda deployment: deployment.distribution)
+def test_first_come_first_served(deployment):
+    program = compile("impala", "CartPole-v1", deployment=deployment, learner_shards=deployment.learners, num_envs=4,
+                      shards=2, rollout=4, total_steps=160, hidden=(8,))
+    last = list(program.run())[-1].accounts
+    assert last["trained"] == 160
+    assert last["produced"] == last["trained"] + sum(last["dropped"].values()) + last["in_flight"]
+    assert sum(last["lags"].values()) == 2 * 10
+
+
 def test_in_fast_mode_what_a_run_reached_is_there_after_it_was_stopped():
     program = compile(LOOPS["Plain"], Corridor(), shards=2, deployment=COARSE)
     run = program.run()
