@@ -1,12 +1,13 @@
 """How learners in several instances agree: among themselves, or by way of the one place that keeps their parameters.
 
-`learn` runs a worker's learners up to each agreement and exchanges what they bring; `serve` is its counterpart where
-parameters are kept. Among themselves, every instance is given what all bring, in the order of the learners, and reaches
-the same result. Where parameters are kept, the result is reached once, by the same programs, and everyone is given it:
-the bits are the same.
+Where all their devices form one mesh, learning is one program over it (`msrl.engines.group`). Else a worker's learners
+run up to each agreement, and what they bring is exchanged; `serve` is the counterpart where parameters are kept.
+Among themselves, every instance is given what all bring, in the order of the learners, and reaches the same result.
+Where parameters are kept, the result is reached once, by the same programs, and everyone is given it: the bits are the
+same.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,19 @@ MEAN, END = -1, -2  # in place of a site's number: they agree on a mean, or on w
 
 def learn(worker: "Worker", node: Call, names: Names) -> Iterator[None]:
     """Runs the op; yields while it waits for others."""
+    if worker.group:
+        with blame(node, RunError):
+            out, written = worker.group.learn(node, tuple(names[name] for name in node.args),
+                                              tuple(names[name] for name in node.reads), worker.count_compiling)
+    else:
+        out, written = yield from exchanged(worker, node, names)
+    names.update(zip(node.writes, written, strict=True))
+    if node.out:
+        names[node.out] = out
+
+
+def exchanged(worker: "Worker", node: Call, names: Names) -> Generator[None, None, tuple[Any, tuple]]:
+    """The same by messages: (value, resources written)."""
     machine = worker.engine if isinstance(worker.engine, Reference) else worker.engine.reference
     steps = machine.learn(tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads),
                           worker.ops.dims(node))
@@ -39,8 +53,7 @@ def learn(worker: "Worker", node: Call, names: Names) -> Iterator[None]:
             try:
                 agreement = steps.send(reached)
             except StopIteration as end:
-                out, written = end.value
-                break
+                return end.value
             message: Any = request(worker, bring, agreement, learnt_from) if served else agreement.brought
         worker.exchange.send(bring, worker.instance, message)
         while not worker.exchange.ready(take, worker.instance):
@@ -50,9 +63,6 @@ def learn(worker: "Worker", node: Call, names: Names) -> Iterator[None]:
         reached = answer if served else agreement.reach([one for part in answer for one in part])
         if served and agreement.meeting and agreement.meeting.site:
             worker.held[bring, agreement.meeting.site.number] = reached
-    names.update(zip(node.writes, written, strict=True))
-    if node.out:
-        names[node.out] = out
 
 
 def request(worker: "Worker", bring: str, agreement: Agreement, steps: int) -> tuple:

@@ -9,12 +9,14 @@ itself if it was started here.
 
 import logging
 import os
+import socket
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import ray
 from ray._private import ray_constants
 from ray.exceptions import RayActorError
@@ -31,6 +33,20 @@ CPUS = 0.5  # per worker: instances wait for one another most of the time
 INLINE_BYTES = 100_000  # what is larger goes through the object store: once, however many are to have it
 PLACE_SECONDS = 60.0  # for a cluster to set aside what it has, if others hold it
 SOME = 0.001  # of a host's own resource, of which there is 1: enough to be placed there
+
+
+class Where(NamedTuple):
+    address: str
+    port: int  # that is free
+    by_name: str  # the address that the host's name stands for
+
+
+class Seat(NamedTuple):
+    """A process's place in a group of JAX's."""
+
+    address: str  # where they meet
+    size: int
+    number: int
 
 
 class Mail:
@@ -57,10 +73,21 @@ class Host:
         self.station: Station | None = None
 
     @ray.method(concurrency_group="control")
-    def settle(self, assignment: Assignment, others: dict[tuple[str, int], Any]) -> Report | None:
+    def where(self) -> Where:
+        """Where this is, for those who would form a group with it."""
+        address = ray.util.get_node_ip_address()
+        with socket.socket() as probe:
+            probe.bind((address, 0))
+            return Where(address, probe.getsockname()[1], socket.gethostbyname(socket.gethostname()))
+
+    @ray.method(concurrency_group="control")
+    def settle(self, assignment: Assignment, others: dict[tuple[str, int], Any], group: Seat | None) -> Report | None:
         """Makes the worker; a report if that fails."""
         try:
-            self.station = Station(assignment, Mail(others).post)
+            if group is not None:  # before JAX looks for devices
+                jax.distributed.initialize(group.address, group.size, group.number,
+                                           coordinator_bind_address=group.address)
+            self.station = Station(assignment, Mail(others).post, group is not None)
         except BaseException as problem:
             return failure(problem)
         return None
@@ -117,8 +144,9 @@ class RayBackend:
     def _supervise(self, actors: list[Any], began: float) -> Iterator[tuple[Worker, Look]]:
         others = {(worker.program.fragment.name, worker.instance): actor
                   for worker, actor in zip(self.workers, actors, strict=True)}
-        settling = [actor.settle.remote(assignment, others)
-                    for actor, assignment in zip(actors, self.assignments, strict=True)]
+        seats = self._seats(actors)
+        settling = [actor.settle.remote(assignment, others, seats.get(number))
+                    for number, (actor, assignment) in enumerate(zip(actors, self.assignments, strict=True))]
         for number, ref in enumerate(settling):
             report = self._get(ref, number)
             if report is not None:
@@ -150,6 +178,18 @@ class RayBackend:
                 raise
             asked[actors[number].next.remote()] = number
 
+    def _seats(self, actors: list[Any]) -> dict[int, Seat]:
+        """By worker, where learners of several processes can form one group of JAX's: if all have equal numbers of
+        learners, and find one another by their hosts' names, as JAX's collectives on CPUs do."""
+        members = [number for number, worker in enumerate(self.workers) if can_group(worker)]
+        if len(members) < 2:
+            return {}
+        found = [self._get(actors[number].where.remote(), number) for number in members]
+        if len({where.address for where in found}) > 1 and any(where.address != where.by_name for where in found):
+            return {}
+        meeting = f"{found[0].address}:{found[0].port}"
+        return {number: Seat(meeting, len(members), at) for at, number in enumerate(members)}
+
     def _mirror(self, worker: Worker, report: Report) -> None:
         # Processes that start and make their world again are getting ready too.
         worker.compile_seconds, worker.messages = self.ready_seconds + report.compile_seconds, report.messages
@@ -169,6 +209,13 @@ class RayBackend:
             raise RunError(f"The worker of {self.assignments[number].title} died.",
                            why="Its process ended or its host was lost, and the others cannot go on without it.",
                            instead="See Ray's logs for its last words; often it ran out of memory.") from died
+
+
+def can_group(worker: Worker) -> bool:
+    """Does its learner agree with others directly and on every gradient, in fast mode? Strict mode cuts it there."""
+    config, instances = worker.ops.world.config, len(worker.exchange.sizes[worker.program.fragment.name])
+    return worker.leads and not worker.strict and worker.seeds is None and worker.exchange.store is None \
+        and instances > 1 and config.learner_shards % instances == 0
 
 
 def join_cluster(address: str | None, workers: int) -> bool:

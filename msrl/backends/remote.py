@@ -30,6 +30,7 @@ from msrl.backends.wire import Post, RemoteExchange, portable
 from msrl.backends.wire_unordered import RemoteUnordered
 from msrl.backends.worker import Worker, make_worker
 from msrl.engines.devices import use_devices
+from msrl.engines.group import Group
 from msrl.engines.library import Ops
 from msrl.engines.ops import make_world
 from msrl.engines.reference import Reference
@@ -160,8 +161,8 @@ class Traceback(Exception):
 # -- in the worker's process -----------------------------------------------------------------------------------------
 
 
-def settle(assignment: Assignment, post: Post) -> Worker:
-    """Makes the world again, and in it the worker."""
+def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
+    """Makes the world again, and in it the worker. `grouped`: it learns with all processes that JAX knows of."""
     check_surroundings(assignment)
     for name, file, source in assignment.files:
         load_user_file(name, file, source)
@@ -185,7 +186,9 @@ def settle(assignment: Assignment, post: Post) -> Worker:
         exchange.store = Store(exchange.ledger, exchange.changed, assignment.together, assignment.max_lag)
     keys = [jax.random.key(assignment.seed + number) for number in range(assignment.seeds)]
     root = jax.numpy.stack(keys) if len(keys) > 1 else keys[0]
-    return make_worker(program, assignment.instance, local, mine, root, assignment.record is not None, exchange)
+    worker = make_worker(program, assignment.instance, local, mine, root, assignment.record is not None, exchange)
+    worker.group = Group(ops, root) if grouped else None
+    return worker
 
 
 def check_surroundings(assignment: Assignment) -> None:
@@ -215,12 +218,12 @@ def load_user_file(name: str, file: str, source: str) -> None:
 class Station:
     """Runs one assignment. `deliver`, `next`, `fetch` and `stop` may be called from any thread."""
 
-    def __init__(self, assignment: Assignment, post: Post):
+    def __init__(self, assignment: Assignment, post: Post, grouped: bool = False):
         self.lead = assignment.lead
         self.reports: SimpleQueue[Report] = SimpleQueue()
         self.seen, self.stopped = Event(), Event()
         self.holding = False
-        self.worker = settle(assignment, post)
+        self.worker = settle(assignment, post, grouped)
         assert isinstance(self.worker.exchange, RemoteExchange)
         self.exchange = self.worker.exchange
         # Accounts are kept where steps are learnt from: by the one that leads, or where the parameters are.

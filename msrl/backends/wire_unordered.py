@@ -1,7 +1,7 @@
 """What moves between processes, first come, first served: one instance's ends of all channels.
 
 The rules are those of `msrl.runtime.unordered`, which each process keeps for its own end: an actor's has the newest
-weights, the learner's has the trajectories that arrived. Weights and trajectories carry their version. The learner tells
+weights, the learner's has the trajectories that arrived. Weights and trajectories carry their version. A learner tells
 an actor of every trajectory that lies there no more, so that it knows when to wait, and all of the end.
 """
 

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import numpy as np
 import psutil
 import pytest
 import ray
@@ -64,6 +66,18 @@ def test_ppo_has_the_bits_of_one_process(deployment):
     assert found[-1].env_steps == wanted[-1].env_steps == 48
     assert weights_sha256(there.params()) == weights_sha256(here.params())
     assert_same(here.resources, there.resources)
+
+
+def test_fast_learners_of_several_processes_are_one_program():
+    """Nothing is sent: gradients move by collectives. The environment and the actors stay in their processes."""
+    deployment = Deployment("multi-learner", "ray", learners=2)
+    here = compile("ppo", "CartPole-v1", **PPO, learner_shards=2)
+    there = compile("ppo", "CartPole-v1", deployment=deployment, **PPO, learner_shards=2)
+    wanted, found = list(here.run())[-1], list(there.run())[-1]
+    assert [worker.messages for worker in there.workers] == [0, 0]
+    assert found.env_steps == wanted.env_steps == 48
+    for ours, theirs in zip(jax.tree.leaves(here.params()), jax.tree.leaves(there.params()), strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("deployment", [
