@@ -22,7 +22,7 @@ def check_fragments(policy: DistributionPolicy, fragments: Any, graph: Graph, *,
                     learners: int = 1) -> tuple[Fragment, ...]:
     """`fragments`: what the policy's method returned; `actors` and `learners` as the deployment has them."""
     if not isinstance(fragments, (tuple, list)) or not all(isinstance(each, Fragment) for each in fragments):
-        raise _error(policy, "does not return fragments.", f"It returns {_short(fragments)}.",
+        raise _error(policy, "does not return fragments.", f"It returns {_short(fragments)}",
                      'Return a tuple of them: (Fragment("all", components),).')
     _names(policy, fragments)
     _components(policy, fragments, graph)
@@ -37,7 +37,7 @@ def _error(policy: DistributionPolicy, what: str, why: str, instead: str) -> Usa
 
 def _short(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return f"{text}." if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _names(policy: DistributionPolicy, fragments: tuple[Fragment, ...] | list[Fragment]) -> None:
@@ -64,8 +64,8 @@ def _components(policy: DistributionPolicy, fragments: tuple[Fragment, ...] | li
                              f"This loop has no such component; it has {', '.join(known)}.",
                              "Choose from graph.components, as it is another for every algorithm.")
             if component in homes:
-                where = f"both {homes[component]} and" if homes[component] != fragment.name else "twice in"
-                raise _error(policy, f"puts {component} in {where} {fragment.name}.",
+                where = f"in both {homes[component]} and" if homes[component] != fragment.name else "twice in"
+                raise _error(policy, f"puts {component} {where} {fragment.name}.",
                              "A component's state has one home; the others are sent what they need of it.",
                              "Put it in one of them, once.")
             homes[component] = fragment.name
@@ -81,9 +81,9 @@ def _axes(policy: DistributionPolicy, fragments: tuple[Fragment, ...] | list[Fra
                          f"It declares axis = {policy.axis!r}, and deployments are held against that.",
                          f"Use Fragment(..., axis={policy.axis!r}) or declare the other axis.")
     if policy.device_each and (len(fragments) > 1 or fragments[0].axis is None):
-        raise _error(policy, "asks for a device for every instance, and has more than one replicated fragment."
-                     if len(fragments) > 1 else "asks for a device for every instance, and replicates nothing.",
-                     "On several devices the whole loop is one program, of which each device has a part.",
+        found = "replicates nothing" if len(fragments) == 1 else f"has {len(fragments)} fragments"
+        raise _error(policy, f"asks for a device for every instance, and {found}.",
+                     "On several devices the whole loop is one program, of which each has a part.",
                      "Return one fragment with everything in it and an axis, or leave out device_each.")
 
 

@@ -82,7 +82,7 @@ def _move(move: Move, fragments: Mapping[str, Fragment], computed: Mapping[str, 
         raise fail(f"The move {move.id} brings what is there.", f"{target.name} computes {move.value} itself.",
                    move.span)
     if why := _misfit(move, source, target):
-        raise fail(f"The move {move.id} cannot be a {move.kind}.", why, move.span)
+        raise fail(f"The move {move.id} does not fit its kind, {move.kind}.", why, move.span)
 
 
 def _misfit(move: Move, source: Fragment, target: Fragment) -> str:

@@ -1,4 +1,4 @@
-"""Local programs with one send or receive dropped, doubled, moved within its block, or moved out of its loop or branch."""
+"""Local programs with one send or receive dropped, doubled, moved within its block, or out of its loop or branch."""
 
 import random
 from dataclasses import fields, replace
