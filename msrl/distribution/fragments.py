@@ -102,8 +102,10 @@ def _instances(policy: DistributionPolicy, fragments: tuple[Fragment, ...] | lis
 
 def check_sizes(policy: DistributionPolicy, placed: PlacedGraph, sizes: Mapping[str, tuple[int, ...]],
                 with_actors: Container[str], learner_shards: int) -> None:
-    """`sizes`: how many environments each instance of a fragment has."""
+    """`sizes`: how many environments each instance of a fragment has. Those over agents have all of them."""
     for fragment in placed.fragments:
+        if fragment.axis != "env":
+            continue
         of_learners = [name for name in fragment.components
                        if placed.graph.kind(name) == "buffer" and name not in with_actors]
         each = sum(sizes[fragment.name]) // learner_shards
@@ -114,7 +116,7 @@ def check_sizes(policy: DistributionPolicy, placed: PlacedGraph, sizes: Mapping[
                          "Put it with the learner, or in a fragment of its own without an axis.")
     for move in placed.moves:
         source, target = sizes[move.source], sizes[move.target]
-        if source == target or not (placed.fragment(move.source).axis and placed.fragment(move.target).axis):
+        if source == target or {placed.fragment(name).axis for name in (move.source, move.target)} != {"env"}:
             continue
         # Each instance speaks to its own; but a whole value goes from one to all, and one copy of it back.
         if move.dim is not None or min(len(source), len(target)) > 1:

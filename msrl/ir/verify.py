@@ -33,19 +33,19 @@ def verify(graph: Graph) -> None:
     checker.whole(graph.nodes, graph.results)
 
 
-def verify_local(program: LocalProgram, exchanged: Container[str] = ()) -> None:
-    """The same for a local program. `exchanged`: names that its instances may receive of one another in several places,
-    each time with the same value."""
+def verify_local(program: LocalProgram) -> None:
+    """The same for a local program. What projection adds, a part that is cut or a whole that is put together, may be
+    made in several places, each time in the same way."""
     kept = {base(name) for call in calls(program.nodes) for name in call.writes}
-    _Checker(set(program.fragment.components), kept, exchanged).whole(program.nodes, program.results)
+    _Checker(set(program.fragment.components), kept).whole(program.nodes, program.results)
 
 
 class _Checker:
-    """`kept`: the resources that may not be lost, all if None. `exchanged`: names that may be received again."""
+    """`kept`: of a local program, the resources that may not be lost."""
 
-    def __init__(self, components: set[str], kept: Container[str] | None = None, exchanged: Container[str] = ()):
-        self.components, self.kept, self.exchanged = components, kept, exchanged
-        self.defined: set[str] = set()
+    def __init__(self, components: set[str], kept: Container[str] | None = None):
+        self.components, self.kept = components, kept
+        self.defined: dict[str, Node] = {}
 
     def whole(self, nodes: tuple[Node, ...], results: tuple[str, ...]) -> None:
         newest = self.block(nodes, set(), {})
@@ -63,9 +63,10 @@ class _Checker:
         return VerifyError(what, span=node.span, why=f"In {type(node).__name__}.")
 
     def define(self, node: Node, name: str, visible: set[str]) -> None:
-        if name in self.defined and not (isinstance(node, Recv) and name in self.exchanged):
+        again = self.kept is not None and isinstance(node, (Pure, Recv)) and self.defined.get(name) == node
+        if name in self.defined and not again:
             raise self.fail(node, f"{name} is defined twice.")
-        self.defined.add(name)
+        self.defined[name] = node
         visible.add(name)
 
     def use(self, node: Node, name: str, visible: set[str], newest: dict[str, str]) -> None:

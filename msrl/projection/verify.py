@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from msrl.errors import Span, VerifyError
-from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, Recv, While, calls, definitions, uses, walk
+from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, While, calls, definitions, uses
 from msrl.ir.placed import Fragment, LocalProgram, Move, PlacedGraph
 from msrl.ir.verify import verify_local
 from msrl.projection.actions import Action, Item, actions, flat, show_path
@@ -101,8 +101,8 @@ def _misfit(move: Move, source: Fragment, target: Fragment) -> str:
         return ""
     if move.kind in ("scatter", "broadcast") and (many or not to_many):
         return f"It goes from one place to many: {_number(source)}, {_number(target)}."
-    if move.kind == "gather" and (to_many or not many):
-        return f"It goes from many places to one: {_number(source)}, {_number(target)}."
+    if move.kind == "gather" and not many:
+        return f"It goes from many places: {_number(source)}, {_number(target)}."
     if move.kind == "send" and (many != to_many) and (to_many or divided):
         return f"It hands on one value as it is: {_number(source)}, {_number(target)}."
     return ""
@@ -179,10 +179,8 @@ def verify_programs(programs: Mapping[str, LocalProgram], moves: Iterable[Move])
     """Raises VerifyError, naming the fragment, the move and the line, where an invariant is broken."""
     known = {move.id: move for move in moves}
     for name, program in programs.items():
-        exchanged = {node.out for node in walk(program.nodes) if isinstance(node, Recv)
-                     and node.move in known and known[node.move].source == known[node.move].target}
         try:
-            verify_local(program, exchanged)
+            verify_local(program)
         except VerifyError as error:
             raise fail(f"In {name}: {error.what}", error.why, error.span) from None
     items = {name: actions(program, known) for name, program in programs.items()}

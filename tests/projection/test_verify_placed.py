@@ -124,7 +124,7 @@ BROKEN = {
         "It divides or joins on a dimension, and obs.3 is not divided."),
     "a gather from one place": (
         with_move(ODD, kind="gather", dim=0), f"The move {ODD} does not fit its kind, gather.", (7,),
-        "It goes from many places to one: judge is one, learner is one."),
+        "It goes from many places: judge is one, learner is one."),
     "a broadcast of a divided value": (
         with_move(PASSES, dim=0), f"The move {PASSES} does not fit its kind, broadcast.", (3,),
         "It hands on whole values, and passes.1 is divided on dimension 0."),
