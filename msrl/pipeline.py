@@ -137,6 +137,10 @@ class Program:
         if len(self.workers) == 1:
             return  # its last look was the end
         self.resources = {name: value for worker in self.workers for name, value in worker.resources.items()}
+        ended = self.lead.exchange.ended
+        if len(ended) > 1:  # of learners that do not wait for one another, the last to be done has the newest
+            last = next(worker for worker in self.workers if worker.leads and worker.instance == ended[-1])
+            self.resources.update((name, last.resources[name]) for name in ("$learner", "$weights"))
         yield self._update(steps, {w: w.resources["$env"] for w in self.workers if "$env" in w.resources}, seen)
 
     def _update(self, steps: dict[Worker, tuple[int, np.ndarray]], states: dict[Worker, Any],
@@ -152,10 +156,12 @@ class Program:
 
     def accounts(self) -> dict[str, Any]:
         """What became of the environment steps, as far as they have reached the learner."""
-        if self.lead.exchange.lead is None:  # where steps are made, they are learnt from
+        exchange = self.lead.exchange
+        if exchange.lead is None and (exchange.store is None or exchange.store.together):
+            # Where steps are made, they are learnt from.
             return Ledger(self.env_steps, self.env_steps).asdict()
-        with self.lead.exchange.changed:
-            return self.lead.exchange.ledger.asdict()
+        with exchange.changed:
+            return exchange.ledger.asdict()
 
     def _metrics(self) -> dict[str, float]:
         if self.strict:

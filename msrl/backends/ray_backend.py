@@ -159,6 +159,8 @@ class RayBackend:
             worker.exchange.ledger = report.ledger
         if report.kind == "end":
             worker.resources = report.resources
+            if worker.leads:
+                worker.exchange.ended.append(worker.instance)
 
     def _get(self, ref: Any, number: int) -> Any:
         try:

@@ -27,7 +27,8 @@ import jax
 
 from msrl.api import Env, Trainer
 from msrl.backends.wire import Post, RemoteExchange, portable
-from msrl.backends.worker import Worker
+from msrl.backends.wire_unordered import RemoteUnordered
+from msrl.backends.worker import Worker, make_worker
 from msrl.engines.devices import use_devices
 from msrl.engines.library import Ops
 from msrl.engines.ops import make_world
@@ -35,10 +36,11 @@ from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes, local_shapes
 from msrl.errors import MsrlError, RunError, UsageError
 from msrl.ir.interp import Names
-from msrl.ir.placed import Move, PlacedGraph
+from msrl.ir.placed import PARAMETERS, Move, PlacedGraph
 from msrl.ir.text import parse, parse_local, show, show_local
 from msrl.runtime import strict as surroundings
 from msrl.runtime.ledger import Ledger
+from msrl.runtime.store import Store
 
 USER = "msrl_user_"  # modules made from the user's files, which no other process can import
 ALWAYS = ("$env", "$metrics")  # what every look brings along, with the counters
@@ -54,6 +56,9 @@ class Assignment:
     axes: tuple[tuple[str, int], ...]
     sizes: dict[str, tuple[int, ...]]  # environments of each instance of each fragment
     lead_move: str | None  # as Exchange.lead
+    unordered: bool  # the same goes for these
+    together: bool
+    max_lag: int | None
     instance: int
     shards: tuple[int, int]  # first, number
     seed: int
@@ -78,7 +83,7 @@ class Report:
     rows: tuple[dict[str, float], ...] = ()  # reports since the last look, in strict mode
     compile_seconds: float = 0.0
     messages: int = 0
-    ledger: Ledger | None = None  # of the one that leads
+    ledger: Ledger | None = None  # of the one that keeps accounts
     problem: MsrlError | None = None
     trace: str = ""
 
@@ -97,7 +102,8 @@ def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: En
     lead = next(worker for worker in workers if "learner" in worker.program.fragment.components)
     return [Assignment(
         files, world, graph, show_local(worker.program), placed.moves, placed.axes, worker.exchange.sizes,
-        worker.exchange.lead, worker.instance, (worker.ops.world.first_shard, worker.ops.world.shards), seed, seeds,
+        worker.exchange.lead, worker.exchange.unordered, worker.exchange.together, worker.exchange.max_lag,
+        worker.instance, (worker.ops.world.first_shard, worker.ops.world.shards), seed, seeds,
         worker is lead, worker.ops.devices.mesh.size if worker.ops.devices else 1,
         surroundings.record() if worker.strict else None)
         for worker in workers]
@@ -168,11 +174,18 @@ def settle(assignment: Assignment, post: Post) -> Worker:
     mine = ops.part(range(first, first + count)) if count < ops.world.shards else ops
     local = local_shapes(shapes, dict(assignment.axes), ops.world.num_envs, mine.world.num_envs)
     trees = {move.id: jax.tree.structure(shapes.names[move.value]) for move in assignment.moves}
-    exchange = RemoteExchange(assignment.moves, assignment.sizes, assignment.instance, trees, post)
-    exchange.lead = assignment.lead_move
+    ends = assignment.moves, assignment.sizes, assignment.instance, trees, post
+    if assignment.unordered:
+        assert assignment.lead_move is not None
+        exchange: RemoteExchange = RemoteUnordered(*ends, assignment.lead_move, assignment.max_lag)
+    else:
+        exchange = RemoteExchange(*ends)
+    exchange.lead, exchange.together = assignment.lead_move, assignment.together
+    if PARAMETERS in program.fragment.components:
+        exchange.store = Store(exchange.ledger, exchange.changed, assignment.together, assignment.max_lag)
     keys = [jax.random.key(assignment.seed + number) for number in range(assignment.seeds)]
     root = jax.numpy.stack(keys) if len(keys) > 1 else keys[0]
-    return Worker(program, assignment.instance, local, mine, root, assignment.record is not None, exchange)
+    return make_worker(program, assignment.instance, local, mine, root, assignment.record is not None, exchange)
 
 
 def check_surroundings(assignment: Assignment) -> None:
@@ -210,6 +223,8 @@ class Station:
         self.worker = settle(assignment, post)
         assert isinstance(self.worker.exchange, RemoteExchange)
         self.exchange = self.worker.exchange
+        # Accounts are kept where steps are learnt from: by the one that leads, or where the parameters are.
+        self.accounts = self.lead if self.exchange.together else self.exchange.store is not None
         self.deliver = self.exchange.deliver
         self.thread = Thread(target=self._work, name=assignment.title, daemon=True)
 
@@ -262,7 +277,7 @@ class Station:
         along = {name: portable(value) for name, value in look.items() if name in ALWAYS or name.startswith("#")}
         return Report("look", along, tuple(name for name in look if name not in along), rows,
                       self.worker.compile_seconds, self.worker.messages,
-                      copy.deepcopy(self.worker.exchange.ledger) if self.lead else None)
+                      copy.deepcopy(self.exchange.ledger) if self.accounts else None)
 
 
 def failure(problem: BaseException) -> Report:

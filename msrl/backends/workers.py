@@ -11,15 +11,16 @@ from msrl.api import Env, Trainer
 from msrl.backends.inline import Inline
 from msrl.backends.remote import assign
 from msrl.backends.threads import Threads
-from msrl.backends.worker import Worker
+from msrl.backends.worker import Worker, make_worker
 from msrl.engines.devices import use_devices
 from msrl.engines.library import Ops
 from msrl.engines.shapes import Shapes, local_shapes
 from msrl.errors import UsageError
 from msrl.ir.graph import For, If, Node, Recv, While, walk
-from msrl.ir.placed import Fragment, LocalProgram, Move, PlacedGraph
+from msrl.ir.placed import PARAMETERS, Fragment, LocalProgram, Move, PlacedGraph
 from msrl.projection.project import project
 from msrl.runtime.channels import Exchange
+from msrl.runtime.store import Store
 from msrl.runtime.unordered import UnorderedExchange
 
 
@@ -39,16 +40,23 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
 
     runs = {fragment.name: instances(fragment) for fragment in placed.fragments}
     sizes = {name: tuple(len(run) * world.envs_per_shard for run in mine) for name, mine in runs.items()}
-    exchange = UnorderedExchange(placed.moves, sizes, max_lag) if unordered else Exchange(placed.moves, sizes)
+    served = any(PARAMETERS in fragment.components for fragment in placed.fragments)
     workers, programs = [], project(placed)
-    exchange.lead = leading_move(programs, exchange.moves, unordered)
+    if unordered and not served:
+        exchange: Exchange = UnorderedExchange(placed.moves, sizes, max_lag)
+    else:
+        exchange = Exchange(placed.moves, sizes)
+    if served:
+        exchange.together, exchange.max_lag = not unordered, max_lag
+        exchange.store = Store(exchange.ledger, exchange.changed, exchange.together, max_lag)
+    exchange.lead = leading_move(programs, exchange.moves, unordered and not served)
     for name, program in programs.items():
         if devices > 1:
             use_devices(program, ops, shapes, placed.moves, devices)
         for instance, run in enumerate(runs[name]):
             mine = ops.part(run) if len(runs[name]) > 1 else ops
             local = local_shapes(shapes, dict(placed.axes), world.num_envs, mine.world.num_envs)
-            workers.append(Worker(program, instance, local, mine, root, strict, exchange))
+            workers.append(make_worker(program, instance, local, mine, root, strict, exchange))
     return workers
 
 

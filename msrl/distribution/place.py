@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from msrl.errors import VerifyError
 from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, While, definitions, walk
-from msrl.ir.placed import Fragment, Kind, Move, PlacedGraph, restrict, wanted_at_end, wanted_whole
+from msrl.ir.placed import PARAMETERS, Fragment, Kind, Move, PlacedGraph, restrict, wanted_at_end, wanted_whole
 
 EVERYWHERE = "*"
 
@@ -39,7 +39,7 @@ class _Placer:
         for component, _ in graph.components:
             if component not in self.of:
                 raise VerifyError(f"No fragment has the component {component}.")
-        whole = [f.name for f in fragments if f.axis is None]
+        whole = [f.name for f in fragments if f.axis is None and PARAMETERS not in f.components]
         # If everything is replicated, each instance has a copy of what is whole.
         self.whole = whole[0] if whole and self.of["learner"] not in whole else self.of["learner"]
         self.sites: dict[str, Site] = {}
@@ -126,6 +126,8 @@ class _Placer:
                 self.present(self.sites_of(node), self.of[node.component])
                 for name in (*node.args, *(value for _, value in node.kwargs), *node.reads):
                     self.need(name, self.of[node.component], copies)
+                if is_learning(node) and PARAMETERS in self.of:
+                    self.present(self.sites_of(node), self.of[PARAMETERS], copies)
             for result in self.graph.results:
                 home = self.homes[result]
                 self.need(result, home if home != EVERYWHERE else next(iter(self.fragments)), copies)
@@ -216,10 +218,19 @@ class _Placer:
                 for name in names:
                     move = Move(name, fragment.name, fragment.name, "allgather", self.axes[name], span)
                     found.setdefault((name, fragment.name), move)
-                if isinstance(node, Call) and (node.component, node.method) == ("learner", "learn"):
-                    state = node.writes[0]
-                    found[state, fragment.name] = Move(state, fragment.name, fragment.name, "allreduce", None, span)
+                if is_learning(node):
+                    found.update(((move.id, ""), move) for move in self.agreement(node, fragment))
         return list(found.values())
+
+    def agreement(self, node: Node, learners: Fragment) -> list[Move]:
+        """How the instances of the learner's fragment agree: among themselves, or by way of where parameters are."""
+        assert isinstance(node, Call)
+        state = node.writes[0]
+        if PARAMETERS not in self.of:
+            return [Move(state, learners.name, learners.name, "allreduce", None, node.span)]
+        server = self.of[PARAMETERS]
+        return [Move(state, learners.name, server, "gather", None, node.span),
+                Move(state, server, learners.name, "broadcast", None, node.span)]
 
     def here(self, node: Node, fragment: str, computed: set[str]) -> bool:
         """Does the fragment compute what the node makes?"""
@@ -233,9 +244,16 @@ class _Placer:
     def move(self, name: str, target: str) -> Move:
         source, dim = self.homes[name], self.axes.get(name)
         kind: Kind = "send"
+        if target == self.of.get(PARAMETERS):
+            # Every learner says how its loops go on, as they need not be at the same pass.
+            return Move(name, source, target, "gather", None, self.sites[name].node.span)
         match self.fragments[source].axis, self.fragments[target].axis:
             case None, str():
                 kind = "scatter" if dim is not None else "broadcast"
             case str(), None if dim is not None:
                 kind = "gather"
         return Move(name, source, target, kind, dim, self.sites[name].node.span)
+
+
+def is_learning(node: Node) -> bool:
+    return isinstance(node, Call) and (node.component, node.method) == ("learner", "learn")

@@ -56,20 +56,33 @@ class Picture:
 
 
 def picture(title: str, placed: PlacedGraph, programs: Mapping[str, LocalProgram], instances: Mapping[str, int],
-            sizes: Mapping[str, int]) -> Picture:
-    loops = {send.move: around for program in programs.values() for send, around in sends(program.nodes, ())}
+            sizes: Mapping[str, int], agreed: Mapping[str, tuple[int, int]]) -> Picture:
+    """`agreed`: of moves by which learners agree, how often in one update and how many bytes each time, if known."""
+    loops = {move: around for program in programs.values() for move, around in sends(program.nodes, ())}
+    loops.update((move.id, loops[move.value]) for move in placed.moves if move.agrees)
     makers = {name: node for node in walk(placed.graph.nodes) for name in definitions(node)}
-    arrows = tuple(Arrow(move, label(move.value, makers.get(move.value)), sizes.get(move.value), len(loops[move.id]),
-                         trips(loops[move.id][1:])) for move in placed.moves)
+
+    def arrow(move: Move) -> Arrow:
+        around = loops[move.id]
+        times, size = trips(around[1:]), sizes.get(move.value)
+        if move.agrees:
+            often, size = agreed.get(move.id, (None, None))
+            times = None if often is None or times is None else times * often
+        return Arrow(move, label(move.value, makers.get(move.value)), size, len(around), times)
+
+    arrows = tuple(map(arrow, placed.moves))
     return Picture(title, tuple((fragment, instances[fragment.name]) for fragment in placed.fragments), arrows)
 
 
-def sends(nodes: tuple[Node, ...], around: Loops) -> Iterator[tuple[Send, Loops]]:
-    """Every send, with the loops around it, the outermost first."""
+def sends(nodes: tuple[Node, ...], around: Loops) -> Iterator[tuple[str, Loops]]:
+    """Every send's move, and the state that learners agree on in their op, with the loops around it, the outermost
+    first."""
     for node in nodes:
         match node:
             case Send():
-                yield node, around
+                yield node.move, around
+            case Call(method="learn"):
+                yield node.writes[0], around
             case For() | While():
                 inner = node.body if isinstance(node, For) else (*node.test, *node.body)
                 yield from sends(inner, (*around, node))

@@ -22,7 +22,7 @@ from msrl.ir.graph import (
     definitions,
     is_resource,
 )
-from msrl.ir.placed import LocalProgram, Move, PlacedGraph, restrict, wanted_at_end, wanted_whole
+from msrl.ir.placed import PARAMETERS, LocalProgram, Move, PlacedGraph, restrict, wanted_at_end, wanted_whole
 
 
 def project(placed: PlacedGraph) -> dict[str, LocalProgram]:
@@ -47,6 +47,8 @@ class _Projection:
         self.received: dict[str, Move] = {}
         self.gathered: dict[str, Move] = {}
         for move in placed.moves:
+            if move.agrees:
+                continue
             if move.source == move.target:
                 if move.source == fragment and move.kind == "allgather":
                     self.gathered[move.value] = move
@@ -136,6 +138,8 @@ class _Projection:
         node, ends = restrict(node, self.computed), self.ends(node)
         match node:
             case Call():
+                if (node.component, node.method, self.of.get(PARAMETERS)) == ("learner", "learn", self.fragment):
+                    return Call(None, PARAMETERS, "serve", (), (), (), node.writes[:1], span=node.span)
                 return node if self.of[node.component] == self.fragment else None
             case Pure():
                 return node if node.out in self.computed else None

@@ -52,7 +52,8 @@ def hosts_of_workers() -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("deployment", [
-    COARSE, Deployment("single-learner-fine", "ray", actors=2), Deployment("multi-learner", "ray", learners=2)],
+    COARSE, Deployment("single-learner-fine", "ray", actors=2), Deployment("multi-learner", "ray", learners=2),
+    Deployment("central", "ray", learners=2)],
     ids=lambda deployment: deployment.distribution)
 def test_ppo_has_the_bits_of_one_process(deployment):
     settings = PPO | ({"learner_shards": 2} if deployment.learners > 1 else {})
@@ -63,6 +64,18 @@ def test_ppo_has_the_bits_of_one_process(deployment):
     assert found[-1].env_steps == wanted[-1].env_steps == 48
     assert weights_sha256(there.params()) == weights_sha256(here.params())
     assert_same(here.resources, there.resources)
+
+
+@pytest.mark.parametrize("deployment", [
+    Deployment("single-learner-coarse-async", "ray", actors=2, max_lag=4),
+    Deployment("central-async", "ray", learners=2)], ids=lambda deployment: deployment.distribution)
+def test_first_come_first_served(deployment):
+    program = compile("impala", "CartPole-v1", deployment=deployment, learner_shards=deployment.learners, num_envs=4,
+                      shards=2, rollout=4, total_steps=160, hidden=(8,))
+    last = list(program.run())[-1].accounts
+    assert last["trained"] == 160
+    assert last["produced"] == last["trained"] + sum(last["dropped"].values()) + last["in_flight"]
+    assert sum(last["lags"].values()) == 2 * 10
 
 
 def test_in_fast_mode_what_a_run_reached_is_there_after_it_was_stopped():
