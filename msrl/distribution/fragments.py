@@ -12,7 +12,7 @@ from typing import Any
 from msrl.distribution.policy import DistributionPolicy
 from msrl.errors import UsageError
 from msrl.ir.graph import Graph
-from msrl.ir.placed import Fragment, PlacedGraph
+from msrl.ir.placed import PARAMETERS, Fragment, PlacedGraph
 
 DOCS = "docs/distributions.md#a-distribution-of-ones-own"
 _NAME = re.compile(r"[A-Za-z_][\w-]*")
@@ -52,6 +52,7 @@ def _names(policy: DistributionPolicy, fragments: tuple[Fragment, ...] | list[Fr
 
 def _components(policy: DistributionPolicy, fragments: tuple[Fragment, ...] | list[Fragment], graph: Graph) -> None:
     known = [name for name, _ in graph.components]
+    allowed = {*known, PARAMETERS}  # the latter instead of components, where learners agree in one place
     homes: dict[str, str] = {}
     for fragment in fragments:
         if isinstance(fragment.components, str) or not fragment.components:
@@ -59,7 +60,7 @@ def _components(policy: DistributionPolicy, fragments: tuple[Fragment, ...] | li
                          "A fragment is the components that live in it.",
                          "Give it a tuple of names, or leave the fragment out.")
         for component in fragment.components:
-            if component not in known:
+            if component not in allowed:
                 raise _error(policy, f"puts {component!r} in {fragment.name}.",
                              f"This loop has no such component; it has {', '.join(known)}.",
                              "Choose from graph.components, as it is another for every algorithm.")

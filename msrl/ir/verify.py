@@ -24,7 +24,7 @@ from msrl.ir.graph import (
     is_resource,
     uses,
 )
-from msrl.ir.placed import LocalProgram
+from msrl.ir.placed import PARAMETERS, LocalProgram
 
 
 def verify(graph: Graph) -> None:
@@ -36,7 +36,7 @@ def verify(graph: Graph) -> None:
 def verify_local(program: LocalProgram) -> None:
     """The same for a local program. What projection adds, a part that is cut or a whole that is put together, may be
     made in several places, each time in the same way."""
-    kept = {base(name) for call in calls(program.nodes) for name in call.writes}
+    kept = {base(name) for call in calls(program.nodes) if call.component != PARAMETERS for name in call.writes}
     _Checker(set(program.fragment.components), kept).whole(program.nodes, program.results)
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msrl.errors import Span
 from msrl.ir.graph import Call, For, If, Node, Recv, Send, While
-from msrl.ir.placed import LocalProgram, Move
+from msrl.ir.placed import PARAMETERS, LocalProgram, Move
 
 Key = tuple[int | str, ...]
 Path = tuple[Key, ...]
@@ -40,16 +40,22 @@ class Nest:
 
 
 Item = Action | Nest
+Agreed = dict[str, list[tuple[Literal["send", "recv"], str]]]  # state → what is done by which moves
 
 
 def actions(program: LocalProgram, moves: Mapping[str, Move]) -> tuple[Item, ...]:
-    """What the program sends and receives. `moves`, by id, say where learners agree, which is within an op."""
-    agreed = {move.value: move.id for move in moves.values()
-              if move.kind == "allreduce" and move.source == program.fragment.name}
+    """What the program sends and receives. `moves`, by id, say where learners agree, which is within an op: they bring
+    something and take something, and whoever keeps their parameters first takes and then brings."""
+    agreed: Agreed = {}
+    own = program.fragment.name
+    for kind in ("recv", "send") if PARAMETERS in program.fragment.components else ("send", "recv"):
+        for move in moves.values():
+            if move.agrees and own == (move.source if kind == "send" else move.target):
+                agreed.setdefault(move.value, []).append((kind, move.id))
     return _block(program.nodes, agreed, ())
 
 
-def _block(nodes: tuple[Node, ...], agreed: Mapping[str, str], path: Path) -> tuple[Item, ...]:
+def _block(nodes: tuple[Node, ...], agreed: Agreed, path: Path) -> tuple[Item, ...]:
     items: list[Item] = []
     for node in nodes:
         match node:
@@ -58,9 +64,8 @@ def _block(nodes: tuple[Node, ...], agreed: Mapping[str, str], path: Path) -> tu
             case Recv():
                 items.append(Action("recv", node.move, node.out, path, node.span))
             case Call():
-                for name in (name for name in node.writes if name in agreed):
-                    items += [Action("send", agreed[name], name, path, node.span),
-                              Action("recv", agreed[name], name, path, node.span)]
+                items += [Action(kind, move, name, path, node.span)
+                          for name in node.writes for kind, move in agreed.get(name, ())]
             case For() | While() | If():
                 key, sides = _sides(node)
                 inner = tuple(_block(block, agreed, (*path, (*key, side))) for side, block in sides)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from msrl.errors import Span, VerifyError
 from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, While, calls, definitions, uses
-from msrl.ir.placed import Fragment, LocalProgram, Move, PlacedGraph
+from msrl.ir.placed import PARAMETERS, Fragment, LocalProgram, Move, PlacedGraph
 from msrl.ir.verify import verify_local
 from msrl.projection.actions import Action, Item, actions, flat, show_path
 from msrl.projection.deadlock import check_actions
@@ -59,7 +59,7 @@ def _components(graph: Graph, fragments: tuple[Fragment, ...]) -> None:
             raise fail(f"{count} fragments are called {name}.", "Moves name fragments, so each has a name of its own.")
     where = Counter(component for fragment in fragments for component in fragment.components)
     for component, count in where.items():
-        if component not in dict(graph.components):
+        if component not in dict(graph.components) and component != PARAMETERS:
             raise fail(f"There is no component {component}.", "A fragment names it.")
         if count > 1:
             raise fail(f"{component} is in {count} fragments.", "Its state has one home.")
@@ -75,6 +75,13 @@ def _move(move: Move, fragments: Mapping[str, Fragment], computed: Mapping[str, 
         if name not in fragments:
             raise fail(f"The move {move.id} joins no two fragments.", f"There is no fragment {name}.", move.span)
     source, target = fragments[move.source], fragments[move.target]
+    if move.agrees and source is not target:
+        kept = {"gather": target, "broadcast": source}.get(move.kind)
+        if kept is None or PARAMETERS not in kept.components:
+            raise fail(f"The move {move.id} does not fit its kind, {move.kind}.",
+                       "Learners agree where parameters are kept: a gather goes there, a broadcast comes from there.",
+                       move.span)
+        return
     if move.value not in computed[source.name] and not (source is target and move.value in received):
         raise fail(f"The move {move.id} has nothing to send.", f"{source.name} does not compute {move.value}.",
                    move.span)
@@ -93,7 +100,8 @@ def _misfit(move: Move, source: Fragment, target: Fragment) -> str:
         return f"It is among the instances of one replicated fragment, and this is from {source.name} to {target.name}."
     if not among and source is target:
         return f"It is between two fragments, and this is within {source.name}."
-    if move.kind in ("scatter", "gather", "allgather") and not divided:
+    told = move.kind == "gather" and PARAMETERS in target.components  # each learner for itself how its loops go on
+    if move.kind in ("scatter", "gather", "allgather") and not divided and not told:
         return f"It divides or joins on a dimension, and {move.value} is not divided."
     if move.kind in ("broadcast", "allreduce") and divided:
         return f"It hands on whole values, and {move.value} is divided on dimension {move.dim}."

@@ -55,10 +55,11 @@ class Simulator:
                 case Recv():
                     yield from self.receive(node.move, me)
                 case Call():
-                    for move in self.moves.values():
-                        if move.kind == "allreduce" and move.source == name and move.value in node.writes:
-                            yield from self.send(move.id, me)
-                            yield from self.receive(move.id, me)
+                    agreeing = [move for move in self.moves.values() if move.agrees and move.value in node.writes]
+                    brings = [self.send(move.id, me) for move in agreeing if move.source == name]
+                    takes = [self.receive(move.id, me) for move in agreeing if move.target == name]
+                    for each in (*takes, *brings) if node.method == "serve" else (*brings, *takes):
+                        yield from each
                 case For():
                     for number in range(self.passes(f"{node.index} {node.start} {node.stop} {node.step} {at}")):
                         yield from self.block(node.body, name, me, (*at, node.index, number))

@@ -6,7 +6,7 @@ import pytest
 
 from msrl.distribution.place import place
 from msrl.errors import VerifyError
-from msrl.ir.placed import Fragment, Move, PlacedGraph
+from msrl.ir.placed import PARAMETERS, Fragment, Move, PlacedGraph
 from msrl.ir.text import parse
 from msrl.ir.verify import verify
 from msrl.projection.verify import verify_placed
@@ -140,6 +140,10 @@ BROKEN = {
     "an allreduce between two": (
         with_move(ODD, kind="allreduce"), f"The move {ODD} does not fit its kind, allreduce.", (7,),
         "It is among the instances of one replicated fragment, and this is from judge to learner."),
+    "an agreement where no parameters are": (
+        also(Move("$learner.3", "actor", "learner", "gather", None)),
+        "The move $learner.3:actor>learner does not fit its kind, gather.", (),
+        "Learners agree where parameters are kept: a gather goes there, a broadcast comes from there."),
     "a send to oneself": (
         also(Move("obs.3", "actor", "actor", "send", 0)), "The move obs.3:actor>actor does not fit its kind, send.", (),
         "It is between two fragments, and this is within actor."),
@@ -147,7 +151,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("fragments", [FRAGMENTS, (Fragment("all", ("env", "learner", "judge"), "env"),),
-                                       (Fragment("all", ("env", "learner", "judge")),)])
+                                       (Fragment("all", ("env", "learner", "judge")),),
+                                       (Fragment("all", ("env", "learner", "judge"), "env"),
+                                        Fragment("kept", (PARAMETERS,)))])
 def test_the_good_ones_are_good(fragments):
     verify(GRAPH)
     verify_placed(place(GRAPH, fragments, AXES))
