@@ -24,6 +24,7 @@ from msrl.backends.eager import Eager
 from msrl.backends.worker import Worker
 from msrl.backends.workers import make_backend, make_workers
 from msrl.deployment import Deployment
+from msrl.distribution.fragments import check_fragments, check_sizes
 from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
 from msrl.engines.host import traceable
@@ -37,6 +38,8 @@ from msrl.feasibility import Setting, check
 from msrl.frontend.lower import lower
 from msrl.ir.axes import find_axes
 from msrl.ir.interp import Names, interpret
+from msrl.projection.project import project
+from msrl.projection.verify import verify_placed, verify_programs
 from msrl.runtime.ledger import Ledger
 
 
@@ -81,12 +84,18 @@ class Program:
     def _deploy(self, deployment: Deployment) -> None:
         policy = distributions.load(deployment.distribution)
         with_actors = frozenset(name for name, buffer in self.world.buffers.items() if buffer.home == "actor")
-        self.placed = place(self.graph, policy.fragments(self.graph, with_actors), self.ops.axes)
+        fragments = check_fragments(policy, policy.fragments(self.graph, with_actors), self.graph,
+                                    actors=deployment.actors, learners=deployment.learners)
+        self.placed = place(self.graph, fragments, self.ops.axes)
+        verify_placed(self.placed)
+        verify_programs(project(self.placed), self.placed.moves)
         learners, devices = deployment.learners, 1
         if policy.device_each and not self.strict:  # strict mode runs the shards one by one, as it does everywhere
             learners, devices = 1, deployment.learners
         self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, self.strict, deployment.actors,
                                     learners, devices, policy.asynchronous, deployment.max_lag)
+        check_sizes(policy, self.placed, self.workers[0].exchange.sizes, with_actors,
+                    self.trainer.config.learner_shards)
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
                                     hosts=[host.name for host in deployment.hosts])

@@ -61,10 +61,13 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
 
 
 def leading_move(programs: dict[str, LocalProgram], moves: dict[str, Move], unordered: bool) -> str | None:
-    """The move by which trajectories reach the learner: the first that it gathers in the loop that trains."""
+    """The move by which trajectories reach the learner: the first that it gathers of the environments' place in the
+    loop that trains. None where they take another way; only there are steps counted."""
     learner = next(program for program in programs.values() if "learner" in program.fragment.components)
     _, loop, after = around(learner)
-    blocks = [found for block in blocks_of(loop) if (found := gathered(block, moves))]
+    stepping = next(name for name, program in programs.items() if "env" in program.fragment.components)
+    blocks = [found for block in blocks_of(loop)
+              if (found := [move for move in gathered(block, moves) if move.source == stepping])]
     if unordered:
         late = [move for block in blocks_of(after) for move in gathered(block, moves)]
         told = [moves[node.move] for program in programs.values() if program is not learner
