@@ -24,6 +24,7 @@ from msrl.backends.eager import Eager
 from msrl.backends.worker import Worker
 from msrl.backends.workers import make_backend, make_workers
 from msrl.deployment import Deployment
+from msrl.distribution.annotations import annotated
 from msrl.distribution.fragments import check_fragments, check_sizes
 from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
@@ -86,6 +87,8 @@ class Program:
         with_actors = frozenset(name for name, buffer in self.world.buffers.items() if buffer.home == "actor")
         fragments = check_fragments(policy, policy.fragments(self.graph, with_actors), self.graph,
                                     actors=deployment.actors, learners=deployment.learners)
+        fragments = check_fragments(policy, annotated(fragments, self.graph), self.graph, actors=deployment.actors,
+                                    learners=deployment.learners)
         self.placed = place(self.graph, fragments, self.ops.axes)
         verify_placed(self.placed)
         verify_programs(project(self.placed), self.placed.moves)

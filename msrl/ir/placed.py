@@ -15,13 +15,16 @@ PARAMETERS = "parameters"
 """What a fragment has instead of components, if it keeps the parameters of all learners and applies their gradients."""
 
 
+Axis = Literal["env"]
+
+
 @dataclass(frozen=True, slots=True)
 class Fragment:
     """Components that live together; with an axis, the fragment is replicated over it."""
 
     name: str
     components: tuple[str, ...]
-    axis: Literal["env"] | None = None
+    axis: Axis | None = None
 
 
 Kind = Literal["send", "broadcast", "scatter", "gather", "allgather", "allreduce"]
