@@ -144,17 +144,21 @@ class Program:
         if len(ended) > 1:  # of learners that do not wait for one another, the last to be done has the newest
             last = next(worker for worker in self.workers if worker.leads and worker.instance == ended[-1])
             self.resources.update((name, last.resources[name]) for name in ("$learner", "$weights"))
-        yield self._update(steps, {w: w.resources["$env"] for w in self.workers if "$env" in w.resources}, seen)
+        states = {worker: worker.resources["$env"] for worker in self.workers if "$env" in worker.resources}
+        if self.lead.group:  # each has a device of its own
+            states = {worker: jax.tree.map(_copy, state) for worker, state in states.items()}
+        yield self._update(steps, states, seen, {})  # the metrics were in the last look of the one that leads
 
-    def _update(self, steps: dict[Worker, tuple[int, np.ndarray]], states: dict[Worker, Any],
-                seen: np.ndarray) -> Update:
+    def _update(self, steps: dict[Worker, tuple[int, np.ndarray]], states: dict[Worker, Any], seen: np.ndarray,
+                metrics: dict[str, float] | None = None) -> Update:
         self.env_steps = sum(count for count, _ in steps.values())
         self.shard_states = [state for worker in self.workers if worker in states
                              for state in shards_of(states[worker], worker.ops.world.shards, self.seeds)]
         totals = sum((totals for _, totals in steps.values()), np.zeros(3))
         episodes, returns, lengths = totals - seen
         seen[:] = totals
-        return Update(self.env_steps, self._metrics(), int(episodes), float(returns / episodes) if episodes else None,
+        metrics = self._metrics() if metrics is None else metrics
+        return Update(self.env_steps, metrics, int(episodes), float(returns / episodes) if episodes else None,
                       float(lengths / episodes) if episodes else None, self.accounts())
 
     def accounts(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from msrl.engines.blame import blame
 from msrl.engines.cut import Cut
+from msrl.engines.group import GroupOfProcesses
 from msrl.engines.ops import divide, mean, settled, split, strong
 from msrl.engines.reference import Agreement, Reference
 from msrl.errors import RunError
@@ -30,15 +31,36 @@ MEAN, END = -1, -2  # in place of a site's number: they agree on a mean, or on w
 
 def learn(worker: "Worker", node: Call, names: Names) -> Iterator[None]:
     """Runs the op; yields while it waits for others."""
-    if worker.group:
-        with blame(node, RunError):
-            out, written = worker.group.learn(node, tuple(names[name] for name in node.args),
-                                              tuple(names[name] for name in node.reads), worker.count_compiling)
-    else:
-        out, written = yield from exchanged(worker, node, names)
+    run = grouped if worker.group else exchanged
+    out, written = yield from run(worker, node, names)
     names.update(zip(node.writes, written, strict=True))
     if node.out:
         names[node.out] = out
+
+
+def grouped(worker: "Worker", node: Call, names: Names) -> Generator[None, None, tuple[Any, tuple]]:
+    """As one program with the learners of the other instances: (value, resources written). Of those in one process,
+    the first one runs it for all."""
+    group, exchange, instance = worker.group, worker.exchange, worker.instance
+    assert group is not None
+    mine = worker.root, tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads)
+    if isinstance(group, GroupOfProcesses):
+        with blame(node, RunError):
+            return group.learn(node, [mine], worker.count_compiling)[0]
+    move, _ = exchange.among[node.writes[0]]
+
+    def all_of(value: Any) -> Generator[None, None, list[Any]]:
+        exchange.send(move, instance, value)
+        while not exchange.ready(move, instance):
+            yield None
+        worker.messages += 2
+        return exchange.receive(move, instance)
+
+    parts = yield from all_of(mine)
+    with blame(node, RunError):
+        found = group.learn(node, parts, worker.count_compiling) if instance == 0 else None
+    made = yield from all_of(found)
+    return made[0][instance]
 
 
 def exchanged(worker: "Worker", node: Call, names: Names) -> Generator[None, None, tuple[Any, tuple]]:

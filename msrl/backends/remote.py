@@ -30,7 +30,7 @@ from msrl.backends.wire import Post, RemoteExchange, portable
 from msrl.backends.wire_unordered import RemoteUnordered
 from msrl.backends.worker import Worker, make_worker
 from msrl.engines.devices import use_devices
-from msrl.engines.group import Group
+from msrl.engines.group import GroupOfProcesses
 from msrl.engines.library import Ops
 from msrl.engines.ops import make_world
 from msrl.engines.reference import Reference
@@ -187,7 +187,7 @@ def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
     keys = [jax.random.key(assignment.seed + number) for number in range(assignment.seeds)]
     root = jax.numpy.stack(keys) if len(keys) > 1 else keys[0]
     worker = make_worker(program, assignment.instance, local, mine, root, assignment.record is not None, exchange)
-    worker.group = Group(ops, root) if grouped else None
+    worker.group = GroupOfProcesses(ops) if grouped else None
     return worker
 
 

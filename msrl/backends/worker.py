@@ -56,7 +56,7 @@ class Worker:
         self.resources: Names = {}  # as of the last look
         self.messages = 0  # sent and received, so far
         self.counted = 0  # steps of each environment, as of the last trajectory sent
-        self.group: Group | None = None  # learners of several processes in one program, this one's among them
+        self.group: Group | None = None  # learners of several instances in one program, this one's among them
         self.held: dict[tuple[str, int], list[Any]] = {}  # (move, site) → the parameters last taken from where they are
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._parts: dict[int, tuple[tuple[Node, ...], list[Part]]] = {}

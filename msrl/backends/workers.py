@@ -7,12 +7,13 @@ from typing import Any
 
 import jax
 
-from msrl.api import Env, Trainer
+from msrl.api import Config, Env, Trainer
 from msrl.backends.inline import Inline
 from msrl.backends.remote import assign
 from msrl.backends.threads import Threads
 from msrl.backends.worker import Worker, make_worker
 from msrl.engines.devices import use_devices
+from msrl.engines.group import Group, threads_suffice
 from msrl.engines.library import Ops
 from msrl.engines.shapes import Shapes, local_shapes
 from msrl.errors import UsageError
@@ -50,14 +51,25 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
         exchange.together, exchange.max_lag = not unordered, max_lag
         exchange.store = Store(exchange.ledger, exchange.changed, exchange.together, max_lag)
     exchange.lead = leading_move(programs, exchange.moves, unordered and not served)
+    group = Group(ops, jax.local_devices()[:learners]) if can_group(placed, sizes, world.config, strict) else None
+    exchange.devices_differ = group is not None
     for name, program in programs.items():
         if devices > 1:
             use_devices(program, ops, shapes, placed.moves, devices)
         for instance, run in enumerate(runs[name]):
             mine = ops.part(run) if len(runs[name]) > 1 else ops
             local = local_shapes(shapes, dict(placed.axes), world.num_envs, mine.world.num_envs)
-            workers.append(make_worker(program, instance, local, mine, root, strict, exchange))
+            key = jax.device_put(root, group.devices[instance]) if group else root  # where it computes
+            workers.append(make_worker(program, instance, local, mine, key, strict, exchange))
+            workers[-1].group = group
     return workers
+
+
+def can_group(placed: PlacedGraph, sizes: dict[str, tuple[int, ...]], config: Config, strict: bool) -> bool:
+    """Can learners that agree among themselves be one program, each with a device of its own? Strict mode cuts them."""
+    instances = max((len(sizes[move.source]) for move in placed.moves if move.kind == "allreduce"), default=1)
+    return not strict and instances > 1 and config.learner_shards % instances == 0 \
+        and jax.local_device_count() >= instances and threads_suffice(instances)
 
 
 def leading_move(programs: dict[str, LocalProgram], moves: dict[str, Move], unordered: bool) -> str | None:

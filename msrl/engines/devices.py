@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from msrl.api.agreement import DEVICES
+from msrl.engines.group import threads_suffice
 from msrl.engines.library import Ops
 from msrl.engines.shapes import Shapes, local_shapes
 from msrl.errors import UsageError
@@ -87,9 +88,8 @@ def use_devices(program: LocalProgram, ops: Ops, shapes: Shapes, moves: tuple[Mo
             f"{config.learner_shards} learner shards cannot be divided evenly among {count} devices.",
             why="All devices run the same program, so each has the same number of learners.",
             instead=f"Use --learner-shards with a multiple of {count} (and --shards with a multiple of that).")
-    threads = int(os.environ.get("PJRT_NPROC", os.cpu_count() or 1))
-    if found[0].platform == "cpu" and threads < 2 * count:
-        # Devices that wait for one another hold a thread each; the last one to arrive needs some to work with.
+    if not threads_suffice(count):
+        threads = int(os.environ.get("PJRT_NPROC", os.cpu_count() or 1))
         raise UsageError(
             f"{count} devices on a CPU need {2 * count} threads, and JAX has {threads}.",
             why="They wait for one another at every gradient, and with fewer threads for ever.",

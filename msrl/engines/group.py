@@ -1,12 +1,14 @@
-"""Learners in several processes as one program over all their devices (`jax.distributed`).
+"""Learners of several instances as one program over all their devices, by `jax.shard_map`.
 
-In: an instance's part of a batch, and the state that all have alike. Out: the new state, and what the op returns to the
-loop, the same for all. Gradients move by XLA's own collectives. Every process of the group must call it as often as the
-others, with parts of one size; each device has an equal number of the learners.
+In: each instance's part of a batch, and the state that all have alike. Out: the new state, and what the op returns to
+the loop, the same for all. Gradients move by XLA's own collectives. Each device has an equal number of the learners. A
+`Group` is of instances in one process, each with a device of its own; a `GroupOfProcesses` is of instances in several
+(`jax.distributed`), all of which must call it as often as the others.
 """
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -18,44 +20,58 @@ from msrl.engines.library import Ops
 from msrl.engines.ops import divide, op_key, op_keys, strong
 from msrl.ir.graph import Call
 
+Compiled = Callable[[float], None]  # is told the seconds that compiling took
+
 
 class Group:
-    def __init__(self, ops: Ops, root: jax.Array):
+    def __init__(self, ops: Ops, devices: Sequence[Any]):
         """`ops` are those of the whole world."""
-        devices = jax.devices()
-        self.mesh, self.root = Mesh(np.array(devices), (DEVICES,)), root
-        self.ops = ops.part(range(ops.world.shards // len(devices)))  # of one device
+        self.devices, self.mesh = list(devices), Mesh(np.array(devices), (DEVICES,))
+        self.ops = ops.part(range(ops.world.shards // len(self.devices)))  # of one device
         self.programs: dict[Any, Callable[..., Any]] = {}
-        self.held: dict[int, tuple[Any, jax.Array]] = {}  # by identity: an array of this process → that of all
 
-    def learn(self, node: Call, args: tuple, reads: tuple, compiled: Callable[[float], None]) -> tuple[Any, tuple]:
-        """`compiled` is told the seconds that compiling took."""
-        *states, count = reads
-        args, dims = strong(args), self.ops.dims(node)
+    def learn(self, node: Call, parts: list[tuple[jax.Array, tuple, tuple]], compiled: Compiled) -> list[Any]:
+        """For each instance, of (root key, arguments, resources): (value, resources written)."""
+        given = [(root, np.int32(reads[-1]), tuple(reads[:-1]), strong(args)) for root, args, reads in parts]
+        axes = self.axes(node, given[0][-1])
+        alike = jax.tree.map(lambda _: -1, given[0][:3])
+        specs = jax.tree.map(spec, (*alike, axes))
+        whole = jax.tree.map(lambda where, *xs: self.join(xs, where), specs, *given,
+                             is_leaf=lambda x: isinstance(x, PartitionSpec))
+        made = self.program(node, axes, whole, compiled)(*whole)
+        found = []
+        for number, (*_, reads) in enumerate(parts):
+            out, written = jax.tree.map(lambda x, at=number: x.addressable_shards[at].data, made)
+            found.append((out, (*written, reads[-1] + 1)))
+        return found
+
+    def axes(self, node: Call, args: tuple) -> Any:
+        """The dimension on which each leaf is divided among learners; -1 of what all have."""
         op = self.ops.op("learner", "learn")
-        axes = divide(op, args, {}, self.ops.world.num_envs, dims)[0]
-        spread = jax.tree.map(lambda x, dim: self.share(x, dim), args, axes)
-        given = (self.everywhere(self.root), self.everywhere(np.int32(count)),
-                 jax.tree.map(self.everywhere, tuple(states)), spread)
+        return divide(op, args, {}, self.ops.world.num_envs, self.ops.dims(node))[0]
+
+    def join(self, parts: Sequence[Any], where: PartitionSpec) -> jax.Array:
+        """One array of those that the devices have."""
+        mine = [jax.device_put(x, device) for x, device in zip(parts, self.devices, strict=True)]
+        dim = list(where).index(DEVICES) if len(where) else None
+        shape = tuple(size * (len(mine) if at == dim else 1) for at, size in enumerate(mine[0].shape))
+        return jax.make_array_from_single_device_arrays(shape, NamedSharding(self.mesh, where), mine)
+
+    def program(self, node: Call, axes: Any, given: tuple, compiled: Compiled) -> Callable[..., Any]:
+        """What runs on all devices, for arguments like these."""
         leaves, form = jax.tree.flatten(given)
         known = form, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         if known not in self.programs:
             began = time.perf_counter()
             specs = (*[PartitionSpec()] * 3, jax.tree.map(spec, axes))
-            program = jax.jit(jax.shard_map(self.program(dims), mesh=self.mesh, in_specs=specs,
+            program = jax.jit(jax.shard_map(self.on_each(node), mesh=self.mesh, in_specs=specs,
                                             out_specs=PartitionSpec(), check_vma=False))
             self.programs[known] = program.lower(*given).compile()
             compiled(time.perf_counter() - began)
-        made = self.programs[known](*given)
-        leaves, form = jax.tree.flatten(made)
-        mine = [leaf.addressable_data(0) for leaf in leaves]
-        self.held = {id(local): (local, leaf) for local, leaf in zip(mine, leaves, strict=True)}
-        out, written = jax.tree.unflatten(form, mine)
-        return out, (*written, count + 1)
+        return self.programs[known]
 
-    def program(self, dims: Any) -> Callable[..., Any]:
-        """What each device does."""
-        op, run = self.ops.op("learner", "learn"), self.ops.fused("learner", "learn", dims)
+    def on_each(self, node: Call) -> Callable[..., Any]:
+        op, run = self.ops.op("learner", "learn"), self.ops.fused("learner", "learn", self.ops.dims(node))
 
         def learn(root: jax.Array, count: Any, states: tuple, args: tuple) -> Any:
             keys = op_keys(op_key(root, "learner", "learn"), op, self.ops.world)
@@ -64,23 +80,41 @@ class Group:
 
         return learn
 
+
+class GroupOfProcesses(Group):
+    def __init__(self, ops: Ops):
+        super().__init__(ops, jax.devices())
+        self.held: dict[int, tuple[Any, jax.Array]] = {}  # by identity: an array of this process → that of all
+
+    def learn(self, node: Call, parts: list[tuple[jax.Array, tuple, tuple]], compiled: Compiled) -> list[Any]:
+        ((root, args, reads),) = parts
+        args = strong(args)
+        axes = self.axes(node, args)
+        given = (self.everywhere(root), self.everywhere(np.int32(reads[-1])),
+                 jax.tree.map(self.everywhere, tuple(reads[:-1])),
+                 jax.tree.map(lambda x, dim: self.put(x, spec(dim)), args, axes))
+        leaves, form = jax.tree.flatten(self.program(node, axes, given, compiled)(*given))
+        mine = [leaf.addressable_data(0) for leaf in leaves]
+        self.held = {id(local): (local, leaf) for local, leaf in zip(mine, leaves, strict=True)}
+        out, written = jax.tree.unflatten(form, mine)
+        return [(out, (*written, reads[-1] + 1))]
+
     def everywhere(self, x: Any) -> jax.Array:
         """The same in all processes. What the group itself made is at hand in that form."""
-        if id(x) in self.held:
-            return self.held[id(x)][1]
-        return self.put(x, PartitionSpec())
-
-    def share(self, x: Any, dim: int) -> jax.Array:
-        return self.put(x, spec(dim))
+        return self.held[id(x)][1] if id(x) in self.held else self.put(x, PartitionSpec())
 
     def put(self, x: Any, where: PartitionSpec) -> jax.Array:
-        sharding = NamedSharding(self.mesh, where)
         if isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
-            data = self.put(jax.random.key_data(x), where)
-            return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x))
-        return jax.make_array_from_process_local_data(sharding, np.asarray(x))
+            return jax.random.wrap_key_data(self.put(jax.random.key_data(x), where), impl=jax.random.key_impl(x))
+        return jax.make_array_from_process_local_data(NamedSharding(self.mesh, where), np.asarray(x))
 
 
 def spec(dim: int) -> PartitionSpec:
     """Of a leaf that is divided among learners on this dimension; -1: of one that all have."""
     return PartitionSpec() if dim < 0 else PartitionSpec(*[None] * dim, DEVICES)
+
+
+def threads_suffice(devices: int) -> bool:
+    """Devices of a CPU that wait for one another hold a thread each; the last to arrive needs some to work with."""
+    threads = int(os.environ.get("PJRT_NPROC", os.cpu_count() or 1))
+    return jax.devices()[0].platform != "cpu" or threads >= 2 * devices

@@ -23,6 +23,7 @@ class Exchange:
     """All channels of a run. `sizes` gives, for each fragment, how many environments each of its instances has."""
 
     unordered = False  # first come, first served?
+    devices_differ = False  # has every instance one of its own?
     max_lag: int | None = None
 
     def __init__(self, moves: tuple[Move, ...], sizes: dict[str, tuple[int, ...]]):
@@ -129,6 +130,9 @@ class Exchange:
             with self.changed:
                 for source in sources:
                     self.ledger.take(self._steps[source].popleft())
+        if self.devices_differ and move.kind == "allgather":  # to where the receiver's own part is
+            parts = [jax.tree.map(lambda x, own: jax.device_put(x, own.sharding) if isinstance(own, jax.Array) else x,
+                                  part, parts[target]) for part in parts]
         return self.join(move, parts)
 
     def line(self, learner: int) -> "Line":

@@ -1,4 +1,5 @@
-"""One program on several devices gives what it gives on one: device-only, on virtual devices of the CPU.
+"""On several devices a program gives what it gives on one: device-only, and multi-learner with a device for each
+instance, on virtual devices of the CPU.
 
 JAX makes its devices once per process, so these tests run in one of their own.
 """
@@ -35,7 +36,17 @@ def same(trainer, env, tolerance, **settings):
     many, found = run(trainer, env, Deployment("device-only", "inline", learners=devices), **settings)
     spread = {len(leaf.sharding.device_set) for leaf in jax.tree.leaves(many.resources["$env"])}
     assert spread == {devices}, spread
-    for name in one.resources.keys() - {"$metrics"}:
+    compare(one, wanted, many, found, one.resources.keys() - {"$metrics"}, tolerance)
+    many, found = run(trainer, env, Deployment("multi-learner", "threads", learners=devices), **settings)
+    spread = [set.union(*(leaf.devices() for leaf in jax.tree.leaves(worker.resources["$weights"])))
+              for worker in many.workers]
+    if many.shapes.learns:
+        assert spread == [{device} for device in jax.devices()[:devices]], spread
+    compare(one, [], many, [], {"$learner", "$weights"}, tolerance)  # its looks are at other passes of a while loop
+
+
+def compare(one, wanted, many, found, names, tolerance):
+    for name in names:
         pairs = zip(jax.tree.leaves(one.resources[name]), jax.tree.leaves(many.resources[name]), strict=True)
         for a, b in pairs:
             np.testing.assert_allclose(plain(b), plain(a), rtol=tolerance, atol=tolerance, err_msg=name)

@@ -51,3 +51,11 @@ def test_learners_in_uneven_instances_and_beside_single_learners(name):
 @pytest.mark.parametrize("distribution", SPREAD)
 def test_environment_on_the_host(distribution):
     check(LOOPS["Plain"], HostCorridor(), [Deployment(distribution, "threads", 2)], shards=2)
+
+
+@pytest.mark.parametrize("deployment", [Deployment("single-learner-coarse", "inline", 2),
+                                        Deployment("multi-learner", "inline", learners=2)],
+                         ids=lambda d: d.distribution)
+def test_what_is_reported_after_the_last_loop_is_reported_once(deployment):
+    program = compile(LOOPS["Branches"], Corridor(), deployment=deployment, shards=2, learner_shards=2)
+    assert sum("best" in update.metrics for update in program.run()) == 1
