@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from msrl import algorithms, envs
@@ -36,6 +37,7 @@ from msrl.errors import UsageError
 from msrl.feasibility import Setting, check
 from msrl.frontend.lower import lower
 from msrl.ir.axes import find_axes
+from msrl.ir.graph import base
 from msrl.ir.interp import Names, interpret
 from msrl.runtime.ledger import Ledger
 
@@ -71,7 +73,7 @@ class Program:
                 why="They share one compiled program, which strict mode and environments on the host do not have.",
                 instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
         keys = [jax.random.key(seed + number) for number in range(seeds)]
-        self.root = jax.numpy.stack(keys) if seeds > 1 else keys[0]
+        self.root = jnp.stack(keys) if seeds > 1 else keys[0]
         self._deploy(deployment)
         self.evaluator = Evaluator(self.world.agent.actor)
         self.resources: Mapping[str, Any] = {}
@@ -182,9 +184,15 @@ class Program:
         return [self.evaluator(self.env.frozen(states), weights, evaluation_key(self.seed + number), episodes)
                 for number, (weights, states) in enumerate(seeds)]
 
-    def prepare_evaluation(self, episodes: int = 100) -> None:
-        """Gets an evaluation ready in the background, once training has begun."""
-        self.evaluator.prepare(self.env.frozen(self.env_states()[0]), self.per_seed("$weights")[0], episodes)
+    def prepare(self, episodes: int = 0) -> None:
+        """Begins to compile in the background what the run starts with, and then, if there are to be any episodes, what
+        evaluates it."""
+        for worker in self.workers:
+            worker.prepare()
+        if episodes and self.env.traceable:
+            state = jax.eval_shape(partial(self.env.init, num_envs=self.world.envs_per_shard), jax.random.key(0))
+            weights = next(shape for name, shape in self.shapes.names.items() if base(name) == "$weights")
+            self.evaluator.prepare(self.env.frozen([jax.tree.map(_blank, state)]), weights, episodes)
 
     def params(self) -> list[Any]:
         """The learner's parameters, per seed."""
@@ -209,9 +217,9 @@ def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, se
     """Compiles an algorithm for an environment. `fields` override the configuration's defaults."""
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **check_fields(cls, fields))
-    base = envs.make(env) if isinstance(env, str) else env
-    check_deployment(deployment, base, settings, strict)
-    wrapped = cls.wrap(EpisodeStats(base), settings)
+    original = envs.make(env) if isinstance(env, str) else env
+    check_deployment(deployment, original, settings, strict)
+    wrapped = cls.wrap(EpisodeStats(original), settings)
     return Program(cls(settings, wrapped.spec), wrapped, seed=seed, seeds=seeds, strict=strict,
                    deployment=deployment)
 
@@ -262,7 +270,13 @@ def shards_of(states: Any, shards: int, seeds: int = 1) -> list[Any]:
     if shards == 1:
         return [states]
     at = 0 if seeds == 1 else 1
-    return [jax.tree.map(partial(jax.numpy.take, indices=number, axis=at), states) for number in range(shards)]
+    return [jax.tree.map(partial(jnp.take, indices=number, axis=at), states) for number in range(shards)]
+
+
+def _blank(leaf: jax.ShapeDtypeStruct) -> Any:
+    """A value of this shape."""
+    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jnp.broadcast_to(jax.random.key(0), leaf.shape) if is_key else np.zeros(leaf.shape, leaf.dtype)
 
 
 def _copy(leaf: Any) -> Any:

@@ -35,7 +35,7 @@ class Evaluator:
         self._preparing: threading.Thread | None = None
 
     def prepare(self, env: Env, weights: Any, episodes: int) -> None:
-        """Compiles in the background, while training goes on."""
+        """Compiles in the background, from the shapes of the weights."""
         if env.traceable and self._play is None and self._preparing is None:
             shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), weights)
             self._preparing = threading.Thread(target=self._compile, args=(env, shapes, episodes), daemon=True)
@@ -53,33 +53,34 @@ class Evaluator:
         self.settle()
         if self._play is None or self._play[0] != episodes:
             self._compile(env, weights, episodes)
-        begin, play = jax.random.split(key)
-        start = jax.jit(lambda key: self._start(env, key, episodes), compiler_options=RUN_ONCE)
-        return jax.tree.map(np.asarray, self._play[1](weights, start(begin), play))
+        # What the environment has learnt is a constant here, so that this is compiled anew for each.
+        state = jax.jit(lambda key: self._init(env, key, episodes), compiler_options=RUN_ONCE)(key)
+        return jax.tree.map(np.asarray, self._play[1](weights, state, key))
 
-    def _start(self, env: Env, key: jax.Array, episodes: int) -> tuple[Any, Any]:
-        begin, reset = jax.random.split(key)
-        return env.reset(env.init(begin, episodes), reset)
+    def _init(self, env: Env, key: jax.Array, episodes: int) -> Any:
+        return env.init(_keys(key)[0], episodes)
 
     def _compile(self, env: Env, weights: Any, episodes: int) -> None:
         key = jax.random.key(0)
-        start = jax.eval_shape(lambda key: self._start(env, key, episodes), key)
+        state = jax.eval_shape(lambda key: self._init(env, key, episodes), key)
         limit = env.spec.max_episode_steps or LONGEST
 
-        def play(weights: Any, start: tuple, key: jax.Array) -> Episodes:
+        def play(weights: Any, state: Any, key: jax.Array) -> Episodes:
+            _, reset, playing = _keys(key)
+
             def going(carry: tuple) -> Any:
                 return carry[3][2].any() & (carry[0] < limit)
 
             def body(carry: tuple) -> tuple:
                 at, state, obs, totals = carry
-                act, step = jax.random.split(jax.random.fold_in(key, at))
+                act, step = jax.random.split(jax.random.fold_in(playing, at))
                 state, out = env.step(state, self.actor.exploit(weights, act, obs).action, step)
                 return at + 1, state, out.obs, _count(env, jnp, totals, out)
 
-            _, _, _, totals = jax.lax.while_loop(going, body, (jnp.int32(0), *start, _zeros(episodes, jnp)))
-            return Episodes(*totals)
+            start = jnp.int32(0), *env.reset(state, reset), _zeros(episodes, jnp)
+            return Episodes(*jax.lax.while_loop(going, body, start)[3])
 
-        self._play = episodes, jax.jit(play).lower(weights, start, key).compile()
+        self._play = episodes, jax.jit(play).lower(weights, state, key).compile()
 
     def _on_host(self, env: Env, weights: Any, key: jax.Array, episodes: int) -> Episodes:
         if self._play is None:
@@ -95,6 +96,12 @@ class Evaluator:
             if not totals[2].any():
                 break
         return Episodes(*totals)
+
+
+def _keys(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """To make the environments, to reset them, and to play."""
+    begin, play = jax.random.split(key)
+    return *jax.random.split(begin), play
 
 
 def _zeros(episodes: int, xp: Any) -> tuple:
