@@ -26,7 +26,7 @@ from msrl.backends.worker import Worker
 from msrl.backends.workers import make_backend, make_workers
 from msrl.deployment import Deployment
 from msrl.distribution.place import place
-from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
+from msrl.engines.evaluation import Episodes, Evaluator
 from msrl.engines.host import traceable
 from msrl.engines.library import Ops
 from msrl.engines.ops import make_world
@@ -78,7 +78,7 @@ class Program:
         self.evaluator = Evaluator(self.world.agent.actor)
         self.resources: Mapping[str, Any] = {}
         self.env_steps = 0
-        self._lower_seconds = time.perf_counter() - began
+        self._ready_seconds = time.perf_counter() - began
 
     def _deploy(self, deployment: Deployment) -> None:
         policy = distributions.load(deployment.distribution)
@@ -105,7 +105,7 @@ class Program:
 
     @property
     def compile_seconds(self) -> float:
-        return self._lower_seconds + self.run_compile_seconds
+        return self._ready_seconds + self.run_compile_seconds
 
     @property
     def run_compile_seconds(self) -> float:
@@ -181,18 +181,19 @@ class Program:
     def evaluate(self, episodes: int = 100) -> list[Episodes]:
         """Plays the newest weights of each seed, in environments of their own."""
         seeds = zip(self.per_seed("$weights"), self.env_states(), strict=True)
-        return [self.evaluator(self.env.frozen(states), weights, evaluation_key(self.seed + number), episodes)
+        return [self.evaluator(self.env.frozen(states), weights, jax.random.key(self.seed + number), episodes)
                 for number, (weights, states) in enumerate(seeds)]
 
     def prepare(self, episodes: int = 0) -> None:
         """Begins to compile in the background what the run starts with, and then, if there are to be any episodes, what
         evaluates it."""
-        for worker in self.workers:
-            worker.prepare()
+        began = time.perf_counter()
+        self.backend.prepare()
         if episodes and self.env.traceable:
             state = jax.eval_shape(partial(self.env.init, num_envs=self.world.envs_per_shard), jax.random.key(0))
             weights = next(shape for name, shape in self.shapes.names.items() if base(name) == "$weights")
             self.evaluator.prepare(self.env.frozen([jax.tree.map(_blank, state)]), weights, episodes)
+        self._ready_seconds += time.perf_counter() - began
 
     def params(self) -> list[Any]:
         """The learner's parameters, per seed."""

@@ -117,12 +117,9 @@ class Run:
             if self.done:
                 return
             raise Stopped
-        try:
-            program.prepare(job.eval_episodes)
-            self.preload.begin()  # now that the compiler works, and Python does not
-            self.whole(program)
-        finally:
-            program.evaluator.settle()
+        program.prepare(job.eval_episodes)
+        self.preload.begin()  # now that the compiler works, and Python does not
+        self.whole(program)
 
     def whole(self, program: Program) -> None:
         """Training, then keeping, then evaluating, so that whoever grows impatient loses no weights."""

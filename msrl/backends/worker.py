@@ -63,7 +63,9 @@ class Worker:
 
     def run(self) -> Iterator[Look]:
         names: Names = {}
+        began = time.perf_counter()
         self.prepare()
+        self.compile_seconds += time.perf_counter() - began
         try:
             yield from self.block(self.program.nodes, names, self.program.results, top=True)
             self.resources = {base(result): self.each(names[result]) for result in self.program.results}
@@ -94,12 +96,11 @@ class Worker:
         level, up to the first of which the shapes cannot be known before it runs. May be called before `run`."""
         if self._chunks is not None:
             return
-        began, self._chunks = time.perf_counter(), {}
+        self._chunks = {}
         programs = self.foreseen() if isinstance(self.engine, HostEngine) and not self.ops.devices else []
         for program in reversed(programs):  # the loop that trains takes longest to compile, and comes last
             assert program.ahead
             program.ahead.begin()
-        self.compile_seconds += time.perf_counter() - began
 
     def foreseen(self) -> list[Stretch | Chunk]:
         """These programs in the order of their use, traced."""

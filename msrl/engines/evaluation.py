@@ -4,7 +4,6 @@ Taking the first episode of each, rather than the first so many to end, keeps sh
 ones.
 """
 
-import threading
 from typing import Any
 
 import jax
@@ -13,9 +12,11 @@ import numpy as np
 from flax import struct
 
 from msrl.api import Actor, Env
+from msrl.engines.ahead import Ahead
 from msrl.engines.xla import RUN_ONCE
 
 LONGEST = 100_000  # steps, for environments that state no limit
+STREAM = 0x7E57  # folded into the root key, which training draws from too
 
 
 @struct.dataclass
@@ -31,42 +32,34 @@ class Evaluator:
 
     def __init__(self, actor: Actor):
         self.actor = actor
-        self._play: Any = None
-        self._preparing: threading.Thread | None = None
+        self._play: Any = None  # on the host, what chooses actions; else (number of episodes, program)
 
     def prepare(self, env: Env, weights: Any, episodes: int) -> None:
-        """Compiles in the background, from the shapes of the weights."""
-        if env.traceable and self._play is None and self._preparing is None:
-            shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), weights)
-            self._preparing = threading.Thread(target=self._compile, args=(env, shapes, episodes), daemon=True)
-            self._preparing.start()
+        """Lets it be compiled in the background, from the shapes of the weights."""
+        if env.traceable:
+            self._program(env, weights, episodes).begin()
 
-    def settle(self) -> None:
-        """Waits for what is being prepared: a process must not end amid a compilation."""
-        if self._preparing:
-            self._preparing.join()
-            self._preparing = None
-
-    def __call__(self, env: Env, weights: Any, key: jax.Array, episodes: int) -> Episodes:
+    def __call__(self, env: Env, weights: Any, root: jax.Array, episodes: int) -> Episodes:
         if not env.traceable:
-            return self._on_host(env, weights, key, episodes)
-        self.settle()
-        if self._play is None or self._play[0] != episodes:
-            self._compile(env, weights, episodes)
+            return self._on_host(env, weights, root, episodes)
+        play = self._program(env, weights, episodes).result()
         # What the environment has learnt is a constant here, so that this is compiled anew for each.
-        state = jax.jit(lambda key: self._init(env, key, episodes), compiler_options=RUN_ONCE)(key)
-        return jax.tree.map(np.asarray, self._play[1](weights, state, key))
+        state = jax.jit(lambda root: self._init(env, root, episodes), compiler_options=RUN_ONCE)(root)
+        return jax.tree.map(np.asarray, play(weights, state, root))
 
-    def _init(self, env: Env, key: jax.Array, episodes: int) -> Any:
-        return env.init(_keys(key)[0], episodes)
+    def _init(self, env: Env, root: jax.Array, episodes: int) -> Any:
+        return env.init(_keys(root)[0], episodes)
 
-    def _compile(self, env: Env, weights: Any, episodes: int) -> None:
-        key = jax.random.key(0)
-        state = jax.eval_shape(lambda key: self._init(env, key, episodes), key)
+    def _program(self, env: Env, weights: Any, episodes: int) -> Ahead:
+        """Traced once for each number of episodes in turn."""
+        if self._play is not None and self._play[0] == episodes:
+            return self._play[1]
+        root = jax.random.key(0)
+        state = jax.eval_shape(lambda root: self._init(env, root, episodes), root)
         limit = env.spec.max_episode_steps or LONGEST
 
-        def play(weights: Any, state: Any, key: jax.Array) -> Episodes:
-            _, reset, playing = _keys(key)
+        def play(weights: Any, state: Any, root: jax.Array) -> Episodes:
+            _, reset, playing = _keys(root)
 
             def going(carry: tuple) -> Any:
                 return carry[3][2].any() & (carry[0] < limit)
@@ -80,12 +73,13 @@ class Evaluator:
             start = jnp.int32(0), *env.reset(state, reset), _zeros(episodes, jnp)
             return Episodes(*jax.lax.while_loop(going, body, start)[3])
 
-        self._play = episodes, jax.jit(play).lower(weights, state, key).compile()
+        self._play = episodes, Ahead(jax.jit(play), weights, state, root)
+        return self._play[1]
 
-    def _on_host(self, env: Env, weights: Any, key: jax.Array, episodes: int) -> Episodes:
+    def _on_host(self, env: Env, weights: Any, root: jax.Array, episodes: int) -> Episodes:
         if self._play is None:
             self._play = jax.jit(lambda weights, key, obs: self.actor.exploit(weights, key, obs).action)
-        begin, reset, play = jax.random.split(key, 3)
+        begin, reset, play = jax.random.split(jax.random.fold_in(root, STREAM), 3)
         keys = jax.jit(lambda at: jax.random.split(jax.random.fold_in(play, at)))
         state, obs = env.reset(env.init(begin, episodes), reset)
         totals = _zeros(episodes, np)
@@ -98,9 +92,9 @@ class Evaluator:
         return Episodes(*totals)
 
 
-def _keys(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _keys(root: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """To make the environments, to reset them, and to play."""
-    begin, play = jax.random.split(key)
+    begin, play = jax.random.split(jax.random.fold_in(root, STREAM))
     return *jax.random.split(begin), play
 
 
@@ -115,11 +109,6 @@ def _count(env: Env, xp: Any, totals: tuple, step: Any) -> tuple:
     return xp.where(running, returns + reward, returns), lengths + running, running & ~step.done
 
 
-def evaluation_key(seed: int) -> jax.Array:
-    """A stream apart from training's."""
-    return jax.random.fold_in(jax.random.key(seed), 0x7E57)
-
-
-def evaluate(env: Env, actor: Actor, weights: Any, key: jax.Array, episodes: int) -> Episodes:
+def evaluate(env: Env, actor: Actor, weights: Any, root: jax.Array, episodes: int) -> Episodes:
     """Plays once. `env` comes from `Env.frozen`: it learns nothing here."""
-    return Evaluator(actor)(env, weights, key, episodes)
+    return Evaluator(actor)(env, weights, root, episodes)
