@@ -37,7 +37,8 @@ class Evaluator:
     def prepare(self, env: Env, weights: Any, episodes: int) -> None:
         """Lets it be compiled in the background, from the shapes of the weights."""
         if env.traceable:
-            self._program(env, weights, episodes).begin()
+            shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), weights)
+            self._program(env, shapes, episodes).begin()
 
     def __call__(self, env: Env, weights: Any, root: jax.Array, episodes: int) -> Episodes:
         if not env.traceable:
