@@ -60,7 +60,7 @@ def dispatch(args: list[str], began: float) -> int:
 
 def load(module: str) -> Any:
     """A command by its name, as most of them wait for JAX. What is imported stays, so that to look for garbage among it
-    is in vain, and takes a tenth of the time."""
+    is in vain."""
     collecting = gc.isenabled()
     gc.disable()
     try:

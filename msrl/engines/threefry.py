@@ -6,7 +6,7 @@ numbers are, to the bit, those of JAX's own Threefry (Salmon et al., "Parallel r
 
 On CPUs JAX writes Threefry as a loop of five passes over arrays. XLA compiles such a loop as a pair of functions for
 every draw of every shape, and fuses nothing into it. Twenty rounds without a loop are an expression like any other: the
-draw of a (64, 4) array compiles in an eighth of the time, and PPO's whole program in three quarters.
+draw of a (64, 4) array compiles in an eighth of the time, and PPO's whole loop in six sevenths.
 """
 
 import jax
