@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from msrl import algorithms, envs
@@ -27,7 +28,7 @@ from msrl.deployment import Deployment
 from msrl.distribution.annotations import annotated
 from msrl.distribution.fragments import check_fragments, check_sizes
 from msrl.distribution.place import place
-from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
+from msrl.engines.evaluation import Episodes, Evaluator
 from msrl.engines.host import traceable
 from msrl.engines.library import Ops
 from msrl.engines.ops import make_world
@@ -38,6 +39,7 @@ from msrl.errors import UsageError
 from msrl.feasibility import Setting, check
 from msrl.frontend.lower import lower
 from msrl.ir.axes import find_axes
+from msrl.ir.graph import base
 from msrl.ir.interp import Names, interpret
 from msrl.projection.project import project
 from msrl.projection.verify import verify_placed, verify_programs
@@ -75,12 +77,12 @@ class Program:
                 why="They share one compiled program, which strict mode and environments on the host do not have.",
                 instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
         keys = [jax.random.key(seed + number) for number in range(seeds)]
-        self.root = jax.numpy.stack(keys) if seeds > 1 else keys[0]
+        self.root = jnp.stack(keys) if seeds > 1 else keys[0]
         self._deploy(deployment)
         self.evaluator = Evaluator(self.world.agent.actor)
         self.resources: Mapping[str, Any] = {}
         self.env_steps = 0
-        self._lower_seconds = time.perf_counter() - began
+        self._ready_seconds = time.perf_counter() - began
 
     def _deploy(self, deployment: Deployment) -> None:
         policy = distributions.load(deployment.distribution)
@@ -115,7 +117,7 @@ class Program:
 
     @property
     def compile_seconds(self) -> float:
-        return self._lower_seconds + self.run_compile_seconds
+        return self._ready_seconds + self.run_compile_seconds
 
     @property
     def run_compile_seconds(self) -> float:
@@ -201,12 +203,19 @@ class Program:
     def evaluate(self, episodes: int = 100) -> list[Episodes]:
         """Plays the newest weights of each seed, in environments of their own."""
         seeds = zip(self.per_seed("$weights"), self.env_states(), strict=True)
-        return [self.evaluator(self.env.frozen(states), weights, evaluation_key(self.seed + number), episodes)
+        return [self.evaluator(self.env.frozen(states), weights, jax.random.key(self.seed + number), episodes)
                 for number, (weights, states) in enumerate(seeds)]
 
-    def prepare_evaluation(self, episodes: int = 100) -> None:
-        """Gets an evaluation ready in the background, once training has begun."""
-        self.evaluator.prepare(self.env.frozen(self.env_states()[0]), self.per_seed("$weights")[0], episodes)
+    def prepare(self, episodes: int = 0) -> None:
+        """Begins to compile in the background what the run starts with, and then, if there are to be any episodes, what
+        evaluates it."""
+        began = time.perf_counter()
+        self.backend.prepare()
+        if episodes and self.env.traceable:
+            state = jax.eval_shape(partial(self.env.init, num_envs=self.world.envs_per_shard), jax.random.key(0))
+            weights = next(shape for name, shape in self.shapes.names.items() if base(name) == "$weights")
+            self.evaluator.prepare(self.env.frozen([jax.tree.map(_blank, state)]), weights, episodes)
+        self._ready_seconds += time.perf_counter() - began
 
     def params(self) -> list[Any]:
         """The learner's parameters, per seed."""
@@ -231,9 +240,9 @@ def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, se
     """Compiles an algorithm for an environment. `fields` override the configuration's defaults."""
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **check_fields(cls, fields))
-    base = envs.make(env) if isinstance(env, str) else env
-    check_deployment(deployment, base, settings, strict)
-    wrapped = cls.wrap(EpisodeStats(base), settings)
+    original = envs.make(env) if isinstance(env, str) else env
+    check_deployment(deployment, original, settings, strict)
+    wrapped = cls.wrap(EpisodeStats(original), settings)
     return Program(cls(settings, wrapped.spec), wrapped, seed=seed, seeds=seeds, strict=strict,
                    deployment=deployment)
 
@@ -284,7 +293,13 @@ def shards_of(states: Any, shards: int, seeds: int = 1) -> list[Any]:
     if shards == 1:
         return [states]
     at = 0 if seeds == 1 else 1
-    return [jax.tree.map(partial(jax.numpy.take, indices=number, axis=at), states) for number in range(shards)]
+    return [jax.tree.map(partial(jnp.take, indices=number, axis=at), states) for number in range(shards)]
+
+
+def _blank(leaf: jax.ShapeDtypeStruct) -> Any:
+    """A value of this shape."""
+    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return jnp.broadcast_to(jax.random.key(0), leaf.shape) if is_key else np.zeros(leaf.shape, leaf.dtype)
 
 
 def _copy(leaf: Any) -> Any:

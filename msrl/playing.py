@@ -13,7 +13,7 @@ import numpy as np
 
 from msrl import algorithms, envs
 from msrl.api import Env, EnvSpec, Space
-from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
+from msrl.engines.evaluation import Episodes, Evaluator
 from msrl.envs.wrappers import EpisodeStats, Wrapped, Wrapper
 from msrl.errors import EnvError, UsageError
 from msrl.pipeline import Program
@@ -73,7 +73,7 @@ class Player:
     evaluator: Evaluator  # one for all seeds
 
     def play(self, episodes: int) -> Episodes:
-        return self.evaluator(self.env, self.weights, evaluation_key(self.seed), episodes)
+        return self.evaluator(self.env, self.weights, jax.random.key(self.seed), episodes)
 
 
 def load_players(path: Path, env: str | None = None) -> list[Player]:

@@ -73,6 +73,7 @@ class Run:
                  opened: Callable[[RunFolder], None], began: float):
         self.job, self.display, self.stop, self.opened, self.began = job, display, stop, opened, began
         self.folder = RunFolder(path, about(job, path), command(job, path)) if path else None
+        self.preload = Preload(self.folder is not None)
         self.curve: list[Update] = []
         self.done: list[dict[str, Any]] = []  # per seed that has ended
         self.params: list[Any] = []
@@ -86,7 +87,7 @@ class Run:
     def __call__(self) -> Result:
         job = self.job
         try:
-            with Preload(self.folder is not None):
+            with self.preload:
                 if job.together:
                     self.program(job.seed, job.seeds)
                 else:
@@ -116,10 +117,9 @@ class Run:
             if self.done:
                 return
             raise Stopped
-        try:
-            self.whole(program)
-        finally:
-            program.evaluator.settle()
+        program.prepare(job.eval_episodes)
+        self.preload.begin()  # now that the compiler works, and Python does not
+        self.whole(program)
 
     def whole(self, program: Program) -> None:
         """Training, then keeping, then evaluating, so that whoever grows impatient loses no weights."""
@@ -157,7 +157,7 @@ class Run:
         running, spent, last = program.run(), 0.0, 0
         latest: float | None = None
         updates = 0
-        due = prepared = False
+        due = False
         while True:
             started = time.perf_counter()
             update = next(running, None)
@@ -178,9 +178,6 @@ class Run:
             if self.complete(program) and self.stop():  # else there is not all to keep yet
                 self.stopped = True
                 break
-            if not prepared and self.complete(program):
-                program.prepare_evaluation(self.job.eval_episodes)
-                prepared = True
         running.close()
         self.compile_seconds += program.compile_seconds
         self.train_seconds += spent - program.run_compile_seconds

@@ -12,6 +12,10 @@ class Inline:
     def __init__(self, workers: list[Worker]):
         self.workers = workers
 
+    def prepare(self) -> None:
+        for worker in self.workers:
+            worker.prepare()
+
     def run(self) -> Iterator[tuple[Worker, Look]]:
         """Yields (worker, live resources) wherever the host may look."""
         running = [(worker, worker.run()) for worker in self.workers]

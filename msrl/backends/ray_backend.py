@@ -105,6 +105,9 @@ class RayBackend:
                  hosts: tuple[str, ...] = ()):
         self.workers, self.assignments, self.address, self.hosts = workers, assignments, address, hosts
 
+    def prepare(self) -> None:
+        """Nothing here: what a process runs, it compiles."""
+
     def run(self) -> Iterator[tuple[Worker, Look]]:
         """Yields (mirror, look) wherever the host may look; the leading worker goes on when the host asks for more."""
         began = time.perf_counter()

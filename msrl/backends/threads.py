@@ -15,6 +15,10 @@ class Threads:
     def __init__(self, workers: list[Worker]):
         self.workers = workers
 
+    def prepare(self) -> None:
+        for worker in self.workers:
+            worker.prepare()
+
     def run(self) -> Iterator[tuple[Worker, Look]]:
         """Yields (worker, live resources) wherever the host may look; that worker goes on when the host asks for more.
         An error in any thread stops all of them and is raised here."""

@@ -21,7 +21,7 @@ from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
-from msrl.engines.xla import Chunk, no_metrics, zeros
+from msrl.engines.xla import Chunk, Stretch, no_metrics, zeros
 from msrl.ir.graph import Call, For, If, Node, Recv, Send, While, base, free, is_resource, nexts, walk
 from msrl.ir.interp import Names
 from msrl.ir.placed import PARAMETERS, LocalProgram
@@ -60,9 +60,13 @@ class Worker:
         self.held: dict[tuple[str, int], list[Any]] = {}  # (move, site) → the parameters last taken from where they are
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._parts: dict[int, tuple[tuple[Node, ...], list[Part]]] = {}
+        self._chunks: dict[int, Chunk] | None = None  # by the identity of their loops
 
     def run(self) -> Iterator[Look]:
         names: Names = {}
+        began = time.perf_counter()
+        self.prepare()
+        self.compile_seconds += time.perf_counter() - began
         try:
             yield from self.block(self.program.nodes, names, self.program.results, top=True)
             self.resources = {base(result): self.each(names[result]) for result in self.program.results}
@@ -85,6 +89,42 @@ class Worker:
     def go_on(self, names: Names) -> None:
         if self.endless and self.exchange.closed:
             raise Closed(names)
+
+    # -- compiling ahead -----------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Begins to compile, in the background, the programs that the run starts with: blocks and loops of its top
+        level, up to the first of which the shapes cannot be known before it runs. May be called before `run`."""
+        if self._chunks is not None:
+            return
+        self._chunks = {}
+        programs = self.foreseen() if isinstance(self.engine, HostEngine) and not self.ops.devices else []
+        for program in reversed(programs):  # the loop that trains takes longest to compile, and comes last
+            assert program.ahead
+            program.ahead.begin()
+
+    def foreseen(self) -> list[Stretch | Chunk]:
+        """These programs in the order of their use, traced."""
+        assert isinstance(self.engine, HostEngine)
+        names: Names = {}
+        found: list[Stretch | Chunk] = []
+        for part, needed in self.parts(self.program.nodes, self.program.results, top=True):
+            if isinstance(part, tuple):
+                stretches = self.engine.foresee(part, names, needed)
+                if stretches is None:
+                    break
+                found += stretches
+            elif isinstance(part, While) or (isinstance(part, For) and part.trips):
+                if not self.whole(part):
+                    break
+                chunk = self.chunk(part, part.trips if isinstance(part, For) else None)
+                carries = chunk.foresee(*chunk.arguments(self.carries(part, names), self.wide(names, chunk.constants),
+                                                         0, chunk.size, self.root))
+                names.update(zip((carry.out for carry in part.carries), carries, strict=True))
+                found.append(chunk)
+            else:
+                break
+        return found
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
@@ -176,13 +216,26 @@ class Worker:
     # -- loops ---------------------------------------------------------------------------------------------------------
 
     def loop(self, node: For | While, names: Names, top: bool) -> Iterator[Look]:
-        if self.strict or self.moves(node) or not traceable(node, self.ops):
+        if not self.whole(node):
             yield from self.stepped(node, names, top)
         elif self.seeds and isinstance(node, For) and node.trips is None:
             # Each seed has a number of passes of its own: all of them in one program.
             self.engine.block((node,), names, tuple(carry.out for carry in node.carries))
         else:
             yield from self.compiled(node, names)
+
+    def whole(self, node: For | While) -> bool:
+        """Can it be a compiled program?"""
+        return not self.strict and not self.moves(node) and traceable(node, self.ops)
+
+    def chunk(self, node: For | While, total: int | None) -> Chunk:
+        assert self._chunks is not None
+        if id(node) not in self._chunks:
+            self._chunks[id(node)] = Chunk(node, chunk_size(total) if total else 1, self.ops, self.shapes, self.seeds)
+        return self._chunks[id(node)]
+
+    def carries(self, node: For | While, names: Names) -> tuple:
+        return tuple(self.enter(names[c.init], c.init) if c.init else self.blank(c.out) for c in node.carries)
 
     def stepped(self, node: For | While, names: Names, top: bool) -> Iterator[Look]:
         """Pass by pass on the host."""
@@ -218,15 +271,14 @@ class Worker:
     def compiled(self, node: For | While, names: Names) -> Iterator[Look]:
         """Chunk by chunk in one compiled program."""
         total = len(self.indices(node, names)) if isinstance(node, For) else None
-        chunk = Chunk(node, chunk_size(total) if total else 1, self.ops, self.shapes, self.seeds)
-        carried = tuple(self.enter(names[c.init], c.init) if c.init else self.blank(c.out) for c in node.carries)
+        chunk, carried = self.chunk(node, total), self.carries(node, names)
         run, done, count = None, 0, chunk.size
         while total is None or done < total:
             count = count if total is None else min(chunk.size, total - done)
             arguments = chunk.arguments(carried, self.wide(names, chunk.constants), done, count, self.root)
             if run is None:
                 began = time.perf_counter()
-                run = chunk.run.lower(*arguments).compile()
+                run = chunk.ready(arguments)
                 self.compile_seconds += time.perf_counter() - began
             began = time.perf_counter()
             *carried, passes = run(*arguments)
@@ -249,7 +301,8 @@ class Worker:
     def enter(self, value: Any, name: str) -> Any:
         """A carry's first value. The loop will write over it, so what others may still read is copied."""
         value = jax.tree.map(self.widen, strong(value))
-        return value if is_resource(name) else jax.tree.map(jnp.array, value)
+        return value if is_resource(name) else jax.tree.map(
+            lambda x: x if isinstance(x, jax.ShapeDtypeStruct) else jnp.array(x), value)
 
     def blank(self, name: str) -> Any:
         return jax.tree.map(lambda x: self.widen(x, always=True), zeros(self.shapes.names[name]))

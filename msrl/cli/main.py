@@ -6,9 +6,11 @@ a traceback.
 """
 
 import difflib
+import gc
 import importlib
 import sys
 import time
+from typing import Any
 
 from msrl.cli import deploying, options
 from msrl.errors import MsrlError, RunError, UsageError, VerifyError
@@ -21,8 +23,15 @@ DEPLOYED = {"train": deploying.DeploymentOptions, "graph": deploying.PlacementOp
 
 def main(args: list[str] | None = None) -> int:
     """Runs one command. As the entry point, it reads the process's arguments."""
-    began = STARTED if args is None else time.perf_counter()
-    args = sys.argv[1:] if args is None else args
+    if args is not None:
+        return answer(args, time.perf_counter())
+    try:
+        return answer(sys.argv[1:], STARTED)
+    finally:
+        gc.freeze()  # the process ends: to search all that it has for garbage first would take half a second
+
+
+def answer(args: list[str], began: float) -> int:
     try:
         return dispatch(args, began)
     except MsrlError as error:
@@ -46,7 +55,19 @@ def dispatch(args: list[str], began: float) -> int:
                          why=f"The commands are {', '.join(COMMANDS)}.", instead="See: msrl --help")
     if name in DEPLOYED and not {"-h", "--help"} & set(rest):
         deploying.read(DEPLOYED[name], rest)  # what is impossible anywhere is refused before the wait for JAX
-    return importlib.import_module(COMMANDS[name]).main(rest, began)  # by name, as most of them wait for JAX
+    return load(COMMANDS[name]).main(rest, began)
+
+
+def load(module: str) -> Any:
+    """A command by its name, as most of them wait for JAX. What is imported stays, so that to look for garbage among it
+    is in vain."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return importlib.import_module(module)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Taking the first episode of each, rather than the first so many to end, keeps sh
 ones.
 """
 
-import threading
 from typing import Any
 
 import jax
@@ -13,9 +12,11 @@ import numpy as np
 from flax import struct
 
 from msrl.api import Actor, Env
+from msrl.engines.ahead import Ahead
 from msrl.engines.xla import RUN_ONCE
 
 LONGEST = 100_000  # steps, for environments that state no limit
+STREAM = 0x7E57  # folded into the root key, which training draws from too
 
 
 @struct.dataclass
@@ -31,60 +32,55 @@ class Evaluator:
 
     def __init__(self, actor: Actor):
         self.actor = actor
-        self._play: Any = None
-        self._preparing: threading.Thread | None = None
+        self._play: Any = None  # on the host, what chooses actions; else (number of episodes, program)
 
     def prepare(self, env: Env, weights: Any, episodes: int) -> None:
-        """Compiles in the background, while training goes on."""
-        if env.traceable and self._play is None and self._preparing is None:
+        """Lets it be compiled in the background, from the shapes of the weights."""
+        if env.traceable:
             shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), weights)
-            self._preparing = threading.Thread(target=self._compile, args=(env, shapes, episodes), daemon=True)
-            self._preparing.start()
+            self._program(env, shapes, episodes).begin()
 
-    def settle(self) -> None:
-        """Waits for what is being prepared: a process must not end amid a compilation."""
-        if self._preparing:
-            self._preparing.join()
-            self._preparing = None
-
-    def __call__(self, env: Env, weights: Any, key: jax.Array, episodes: int) -> Episodes:
+    def __call__(self, env: Env, weights: Any, root: jax.Array, episodes: int) -> Episodes:
         if not env.traceable:
-            return self._on_host(env, weights, key, episodes)
-        self.settle()
-        if self._play is None or self._play[0] != episodes:
-            self._compile(env, weights, episodes)
-        begin, play = jax.random.split(key)
-        start = jax.jit(lambda key: self._start(env, key, episodes), compiler_options=RUN_ONCE)
-        return jax.tree.map(np.asarray, self._play[1](weights, start(begin), play))
+            return self._on_host(env, weights, root, episodes)
+        play = self._program(env, weights, episodes).result()
+        # What the environment has learnt is a constant here, so that this is compiled anew for each.
+        state = jax.jit(lambda root: self._init(env, root, episodes), compiler_options=RUN_ONCE)(root)
+        return jax.tree.map(np.asarray, play(weights, state, root))
 
-    def _start(self, env: Env, key: jax.Array, episodes: int) -> tuple[Any, Any]:
-        begin, reset = jax.random.split(key)
-        return env.reset(env.init(begin, episodes), reset)
+    def _init(self, env: Env, root: jax.Array, episodes: int) -> Any:
+        return env.init(_keys(root)[0], episodes)
 
-    def _compile(self, env: Env, weights: Any, episodes: int) -> None:
-        key = jax.random.key(0)
-        start = jax.eval_shape(lambda key: self._start(env, key, episodes), key)
+    def _program(self, env: Env, weights: Any, episodes: int) -> Ahead:
+        """Traced once for each number of episodes in turn."""
+        if self._play is not None and self._play[0] == episodes:
+            return self._play[1]
+        root = jax.random.key(0)
+        state = jax.eval_shape(lambda root: self._init(env, root, episodes), root)
         limit = env.spec.max_episode_steps or LONGEST
 
-        def play(weights: Any, start: tuple, key: jax.Array) -> Episodes:
+        def play(weights: Any, state: Any, root: jax.Array) -> Episodes:
+            _, reset, playing = _keys(root)
+
             def going(carry: tuple) -> Any:
                 return carry[3][2].any() & (carry[0] < limit)
 
             def body(carry: tuple) -> tuple:
                 at, state, obs, totals = carry
-                act, step = jax.random.split(jax.random.fold_in(key, at))
+                act, step = jax.random.split(jax.random.fold_in(playing, at))
                 state, out = env.step(state, self.actor.exploit(weights, act, obs).action, step)
                 return at + 1, state, out.obs, _count(env, jnp, totals, out)
 
-            _, _, _, totals = jax.lax.while_loop(going, body, (jnp.int32(0), *start, _zeros(episodes, jnp)))
-            return Episodes(*totals)
+            start = jnp.int32(0), *env.reset(state, reset), _zeros(episodes, jnp)
+            return Episodes(*jax.lax.while_loop(going, body, start)[3])
 
-        self._play = episodes, jax.jit(play).lower(weights, start, key).compile()
+        self._play = episodes, Ahead(jax.jit(play), weights, state, root)
+        return self._play[1]
 
-    def _on_host(self, env: Env, weights: Any, key: jax.Array, episodes: int) -> Episodes:
+    def _on_host(self, env: Env, weights: Any, root: jax.Array, episodes: int) -> Episodes:
         if self._play is None:
             self._play = jax.jit(lambda weights, key, obs: self.actor.exploit(weights, key, obs).action)
-        begin, reset, play = jax.random.split(key, 3)
+        begin, reset, play = jax.random.split(jax.random.fold_in(root, STREAM), 3)
         keys = jax.jit(lambda at: jax.random.split(jax.random.fold_in(play, at)))
         state, obs = env.reset(env.init(begin, episodes), reset)
         totals = _zeros(episodes, np)
@@ -95,6 +91,12 @@ class Evaluator:
             if not totals[2].any():
                 break
         return Episodes(*totals)
+
+
+def _keys(root: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """To make the environments, to reset them, and to play."""
+    begin, play = jax.random.split(jax.random.fold_in(root, STREAM))
+    return *jax.random.split(begin), play
 
 
 def _zeros(episodes: int, xp: Any) -> tuple:
@@ -108,11 +110,6 @@ def _count(env: Env, xp: Any, totals: tuple, step: Any) -> tuple:
     return xp.where(running, returns + reward, returns), lengths + running, running & ~step.done
 
 
-def evaluation_key(seed: int) -> jax.Array:
-    """A stream apart from training's."""
-    return jax.random.fold_in(jax.random.key(seed), 0x7E57)
-
-
-def evaluate(env: Env, actor: Actor, weights: Any, key: jax.Array, episodes: int) -> Episodes:
+def evaluate(env: Env, actor: Actor, weights: Any, root: jax.Array, episodes: int) -> Episodes:
     """Plays once. `env` comes from `Env.frozen`: it learns nothing here."""
-    return Evaluator(actor)(env, weights, key, episodes)
+    return Evaluator(actor)(env, weights, root, episodes)

@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from msrl.api.agreement import DEVICES
 from msrl.engines.library import Ops
-from msrl.engines.ops import divide, op_key, op_keys, strong
+from msrl.engines.ops import divide, op_keys, strong
 from msrl.ir.graph import Call
 
 Compiled = Callable[[float], None]  # is told the seconds that compiling took
@@ -74,7 +74,7 @@ class Group:
         op, run = self.ops.op("learner", "learn"), self.ops.fused("learner", "learn", self.ops.dims(node))
 
         def learn(root: jax.Array, count: Any, states: tuple, args: tuple) -> Any:
-            keys = op_keys(op_key(root, "learner", "learn"), op, self.ops.world)
+            keys = op_keys(root, {("learner", "learn"): op}, self.ops.world)["learner", "learn"]
             keys = (jax.vmap(jax.random.fold_in, (0, None)) if keys.ndim else jax.random.fold_in)(keys, count)
             return run(keys, states, args, {})
 

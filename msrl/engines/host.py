@@ -46,6 +46,20 @@ class HostEngine(Host):
             else:
                 run_nodes((part,), names, self)
 
+    def foresee(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...]) -> list[Stretch] | None:
+        """The programs of a block that will run once, traced, with the shapes of what they make added to the names;
+        None if it depends on what the host does."""
+        found = []
+        for part in self.parts(nodes, tail, once=True):
+            if isinstance(part, Stretch):
+                names.update(part.foresee(self.wide(names, part.inputs), self.root))
+                found.append(part)
+            elif isinstance(part, Pure):
+                run_nodes((part,), names, self)
+            else:
+                return None
+        return found
+
     def wide(self, names: Names, inputs: tuple[str, ...]) -> Names:
         """With several seeds, host numbers once per seed."""
         if not self.seeds:

@@ -266,18 +266,26 @@ def settle_devices(x: Any) -> Any:
     return jax.lax.pmean(x, DEVICES).astype(x.dtype) if x.ndim == 0 else jax.lax.all_gather(x, DEVICES, tiled=True)
 
 
-def op_keys(base: jax.Array, op: Op, world: World) -> jax.Array:
-    """The keys of the world's shards or learners (one key if there is one), before the call's number is folded in."""
-    span = world.span(op.over)
-    first = span.start + device() * len(span) if op.over else 0
-    if len(span) == 1:
-        return jax.random.fold_in(base, first)
-    return jax.vmap(jax.random.fold_in, (None, 0))(base, first + jnp.arange(len(span)))
+def op_keys(root: jax.Array, ops: Mapping[tuple[str, str], Op], world: World) -> dict[tuple[str, str], jax.Array]:
+    """For every method, the keys of the world's shards or learners (one key if there is one), before the call's number
+    is folded in. All of them at once, as every random operation adds to the time that a program takes to compile."""
+    spans = {name: world.span(op.over) for name, op in ops.items()}
+    rows = [(_number(*name), at, len(span) if ops[name].over else 0) for name, span in spans.items() for at in span]
+    methods, shards, strides = np.array(rows, np.uint32).T  # a device has the shards that are so many strides further
+    keys = jax.vmap(lambda method, shard: jax.random.fold_in(jax.random.fold_in(root, method), shard))(
+        methods, shards + jnp.uint32(device()) * strides)
+    ends = np.cumsum([len(span) for span in spans.values()])
+    return {name: keys[end - 1] if len(span) == 1 else keys[end - len(span):end]
+            for (name, span), end in zip(spans.items(), ends, strict=True)}
 
 
 def op_key(root: jax.Array, component: str, method: str) -> jax.Array:
     """The random key that all calls of a method start from."""
-    return jax.random.fold_in(root, zlib.crc32(f"{component}.{method}".encode()))
+    return jax.random.fold_in(root, _number(component, method))
+
+
+def _number(component: str, method: str) -> int:
+    return zlib.crc32(f"{component}.{method}".encode())
 
 
 def call_key(base: jax.Array, shard: Any, count: Any) -> jax.Array:

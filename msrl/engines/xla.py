@@ -15,8 +15,9 @@ import numpy as np
 from jax import lax
 
 from msrl.api.agreement import DEVICES
+from msrl.engines.ahead import Ahead
 from msrl.engines.library import Ops
-from msrl.engines.ops import op_key, op_keys, strong
+from msrl.engines.ops import op_keys, strong
 from msrl.engines.reference import metrics_of
 from msrl.engines.shapes import Shapes
 from msrl.engines.tables import Table, fill, tables_of
@@ -52,12 +53,10 @@ class Traced(Machine):
         self.positions: dict[str, Any] = {}  # loop index → which pass of it this is
         self.sent: dict[str, Any] = {}  # by move
         # Made here, outside all loops, as they are the same on every pass.
-        self.keys = {
-            (call.component, call.method): op_keys(op_key(root, call.component, call.method), op, self.world)
-            for call in calls(nodes) if call.component != "metrics"
-            and not (call.component in self.world.buffers and call.method == "init")
-            for op in (ops.op(call.component, call.method),)
-        }
+        methods = {(call.component, call.method): ops.op(call.component, call.method) for call in calls(nodes)
+                   if call.component != "metrics"
+                   and not (call.component in self.world.buffers and call.method == "init")}
+        self.keys = op_keys(root, methods, self.world) if methods else {}
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
         component, method = node.component, node.method
@@ -196,6 +195,12 @@ class Stretch:
             program = ops.devices.spread(program, (self.given, self.kept), 2, outputs)
         program = jax.vmap(program, (0, 0, None, 0)) if seeds else program
         self.run = jax.jit(program, donate_argnums=0, compiler_options=RUN_ONCE if once else None)
+        self.ahead: Ahead | None = None
+
+    def foresee(self, names: Names, root: jax.Array) -> dict[str, Any]:
+        """Traces it for names of which shapes are known; returns the shapes of those that it makes."""
+        self.ahead = Ahead(self.run, *self.arguments(names, root))
+        return dict(zip(self.outputs, self.ahead.returns, strict=True))
 
     def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array) -> tuple:
         self.began = time.perf_counter()  # Python is here only while JAX traces, so other calls have no clock to read
@@ -210,7 +215,7 @@ class Stretch:
         return tuple(names[n] for n in self.given), tuple(names[n] for n in self.kept), tables, root
 
     def __call__(self, names: Names, root: jax.Array) -> dict[str, Any]:
-        made = self.run(*self.arguments(names, root))
+        made = (self.ahead.result() if self.ahead else self.run)(*self.arguments(names, root))
         if self.began is not None:
             self.compiled(time.perf_counter() - self.began)
             self.began = None
@@ -235,6 +240,17 @@ class Chunk:
             program = ops.devices.spread(program, (carried, self.constants), 4, (*carried, "passes"))
         program = jax.vmap(program, (0, 0, None, None, None, 0)) if seeds else program
         self.run = jax.jit(program, donate_argnums=0)
+        self.ahead: Ahead | None = None
+
+    def foresee(self, *arguments: Any) -> tuple:
+        """Traces it for arguments of which shapes are known; returns the shapes of the carries."""
+        self.ahead = Ahead(self.run, *arguments)
+        return self.ahead.returns[:-1]
+
+    def ready(self, arguments: tuple) -> Any:
+        """The executable for such arguments."""
+        self.ahead = self.ahead or Ahead(self.run, *arguments)
+        return self.ahead.result()
 
     def read(self) -> dict[str, None]:
         read = free(self.loop.body, nexts(self.loop))

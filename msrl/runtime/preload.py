@@ -18,17 +18,23 @@ def late(name: str) -> Any:
 
 
 class Preload:
-    """`with Preload():` waits at its end, as no process should end amid an import."""
+    """`with Preload() as preload:` waits at its end, as no process should end amid an import."""
 
     def __init__(self, wanted: bool = True):
         self.thread = threading.Thread(target=self._load, name="msrl-preload", daemon=True) if wanted else None
+        self.begun = False
 
-    def __enter__(self) -> None:
-        if self.thread:
+    def begin(self) -> None:
+        """Starts to import. Calls after the first do nothing."""
+        if self.thread and not self.begun:
+            self.begun = True
             self.thread.start()
 
+    def __enter__(self) -> "Preload":
+        return self
+
     def __exit__(self, *_: object) -> None:
-        if self.thread:
+        if self.thread and self.begun:
             self.thread.join()
 
     @staticmethod

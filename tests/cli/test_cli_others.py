@@ -1,5 +1,6 @@
 """`msrl graph`, `msrl list`, `msrl new`, and importing the package."""
 
+import gc
 import json
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import msrl as package
 from msrl.algorithms import ALGORITHMS
+from msrl.cli import main
 from msrl.distribution import DISTRIBUTIONS
 from msrl.envs import list_envs
 from msrl.ir import json_form, text
@@ -95,3 +97,20 @@ def test_importing_the_package_does_not_wait_for_jax():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     project = tomllib.loads((Path(package.__file__).parents[1] / "pyproject.toml").read_text())["project"]
     assert done.stdout.split() == ["False", project["version"]]
+
+
+def test_collection_is_off_while_a_command_is_imported_and_on_afterwards(monkeypatch):
+    seen = []
+    monkeypatch.setattr(main.importlib, "import_module", lambda name: seen.append((name, gc.isenabled())))
+    main.load("msrl.cli.lists")
+    assert seen == [("msrl.cli.lists", False)] and gc.isenabled()
+
+
+def test_only_a_process_that_ends_leaves_its_garbage(monkeypatch, capsys):
+    monkeypatch.setattr(main.sys, "argv", ["msrl", "no-such-command"])
+    frozen = []
+    monkeypatch.setattr(main.gc, "freeze", lambda: frozen.append(capsys.readouterr().err))
+    assert main.main(["no-such-command"]) == 2 and frozen == []
+    capsys.readouterr()
+    assert main.main() == 2
+    assert len(frozen) == 1 and frozen[0].startswith("UsageError: There is no command 'no-such-command'.")
