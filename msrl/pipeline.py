@@ -37,6 +37,9 @@ from msrl.feasibility import Setting, check
 from msrl.frontend.lower import lower
 from msrl.ir.axes import find_axes
 from msrl.ir.interp import Names, interpret
+from msrl.ir.verify import verify
+from msrl.passes import chosen
+from msrl.passes.overlap import overlap
 from msrl.runtime.ledger import Ledger
 
 
@@ -61,6 +64,9 @@ class Program:
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
         self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own))
+        if "overlap" in chosen(deployment.switches(), strict):
+            self.graph = overlap(self.graph)
+            verify(self.graph)
         self.divided = {name: over for name in self.world.buffers if (over := self.world.over(name))}
         self.ops = Ops(self.world, find_axes(self.graph, self.divided))
         self.shapes = find_shapes(self.graph, self.ops)
@@ -86,7 +92,8 @@ class Program:
         if policy.device_each and not self.strict:  # strict mode runs the shards one by one, as it does everywhere
             learners, devices = 1, deployment.learners
         self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, self.strict, deployment.actors,
-                                    learners, devices, policy.asynchronous, deployment.max_lag)
+                                    learners, devices, policy.asynchronous, deployment.max_lag,
+                                    deployment.switches())
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
                                     hosts=[host.name for host in deployment.hosts])

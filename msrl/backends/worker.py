@@ -14,15 +14,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from msrl.backends.inbox import Inbox, Pending, may_wait, reads_at_once
 from msrl.engines.blame import blame
-from msrl.engines.host import HostEngine, traceable
+from msrl.engines.host import HostEngine
 from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
 from msrl.engines.xla import Chunk, no_metrics, zeros
 from msrl.errors import RunError
-from msrl.ir.graph import Call, For, If, Node, Recv, Send, While, base, free, is_resource, nexts, walk
+from msrl.ir.graph import (
+    Call,
+    Carry,
+    Flush,
+    For,
+    If,
+    Node,
+    Recv,
+    Send,
+    Stretch,
+    While,
+    base,
+    is_resource,
+    walk,
+)
 from msrl.ir.interp import Names
 from msrl.ir.placed import LocalProgram
 from msrl.runtime.channels import Exchange
@@ -30,6 +45,7 @@ from msrl.runtime.unordered import UnorderedExchange
 
 LOOKS = 200  # how often a loop of known length lets the host look, at most
 WHILE_SECONDS = 0.2  # how long a chunk of any other loop should take, at least
+HELD_BYTES = 4 << 20  # how much is held for one fragment at most, before it leaves at once
 
 Look = Names | None
 Part = tuple[tuple[Node, ...] | Node, tuple[str, ...]]
@@ -57,13 +73,20 @@ class Worker:
         self.resources: Names = {}  # as of the last look
         self.messages = 0  # sent and received, so far
         self.counted = 0  # steps of each environment, as of the last trajectory sent
+        self.own = {base(result) for result in program.results}
+        self.late = may_wait(program.nodes)
+        self.inbox = Inbox(exchange, instance, self.go_on, self.count_message)
+        self.held: dict[str, list[tuple[str, Any, int]]] = {}  # fragment → what leaves together: move, value, steps
+        self.bytes: dict[str, int] = {}  # fragment → how much that is
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._parts: dict[int, tuple[tuple[Node, ...], list[Part]]] = {}
 
     def run(self) -> Iterator[Look]:
         names: Names = {}
         try:
-            yield from self.block(self.program.nodes, names, self.program.results, top=True)
+            yield from self.block(self.program.nodes, names, top=True)
+            yield from self.inbox.force(names, self.program.results)
+            yield from self.inbox.drain()
             self.resources = {base(result): self.each(names[result]) for result in self.program.results}
         except Closed as stop:
             self.resources = {base(name): value for name, value in stop.names.items() if is_resource(name)}
@@ -87,58 +110,71 @@ class Worker:
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
-    def block(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...], top: bool = False) -> Iterator[Look]:
-        for part, needed in self.parts(nodes, tail, top):
+    def block(self, nodes: tuple[Node, ...], names: Names, top: bool = False) -> Iterator[Look]:
+        for part, wanted in self.parts(nodes, top):
+            if wanted:
+                yield from self.inbox.force(names, wanted)
             match part:
                 case Send():
                     while self.exchange.full(part.move, self.instance):
                         self.go_on(names)
                         yield None
                     self.send(part, names)
+                case Flush():
+                    self.flush(part.target)
                 case Recv():
-                    while not self.exchange.ready(part.move, self.instance):
-                        self.go_on(names)
-                        yield None
-                    names[part.out] = self.exchange.receive(part.move, self.instance)
-                    self.messages += 1
+                    yield from self.inbox.receive(part, names)
                 case For() | While():
-                    yield from self.loop(part, names, top)
+                    yield from self.stepped(part, names, top)
                 case If():
                     yield from self.branch(part, names)
+                case Stretch(nodes=(For() | While() as loop,)):
+                    yield from self.compiled(loop, names)
                 case Call():
                     yield from self.agree(part, names)
                 case _:
                     assert isinstance(part, tuple)
-                    self.compute(part, names, needed, top)
+                    self.compute(part, names, top)
 
-    def parts(self, nodes: tuple[Node, ...], tail: tuple[str, ...], top: bool) -> list[Part]:
+    def parts(self, nodes: tuple[Node, ...], top: bool) -> list[Part]:
         """The block cut at moves, and at loops and branches that hold some or that the host may look into; each part
-        with the names that are needed after it."""
+        with what it reads at once, of the names that may still be on their way."""
         if id(nodes) not in self._parts:
             parts: list[tuple[Node, ...] | Node] = []
             pending: list[Node] = []
             for node in nodes:
-                if self.moves(node) or (top and isinstance(node, (For, While))):
+                if self.moves(node) or (top and self.looked_into(node)):
                     parts += [tuple(pending)] if pending else []
                     parts.append(node)
                     pending = []
                 else:
                     pending.append(node)
             parts += [tuple(pending)] if pending else []
-            later = [tuple(n for p in parts[at + 1:] for n in (p if isinstance(p, tuple) else (p,)))
-                     for at in range(len(parts))]
-            needed = [tuple(free(rest, tail)) for rest in later]
-            self._parts[id(nodes)] = nodes, list(zip(parts, needed, strict=True))
+            self._parts[id(nodes)] = nodes, [(part, tuple(name for name in reads_at_once(part) if name in self.late))
+                                             for part in parts]
         return self._parts[id(nodes)][1]
 
-    def compute(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...], top: bool) -> None:
+    def looked_into(self, node: Node) -> bool:
+        """Is it a loop between whose chunks the host looks? With a number of passes of its own for each seed, all of
+        them are one program."""
+        match node:
+            case Stretch(nodes=(For() as loop,)) if self.seeds:
+                return loop.trips is not None
+            case For() | While() | Stretch(nodes=(For() | While(),)):
+                return True
+        return False
+
+    def compute(self, nodes: tuple[Node, ...], names: Names, top: bool) -> None:
         began, before = time.perf_counter(), self.compile_seconds
         if isinstance(self.engine, HostEngine):
-            self.engine.block(nodes, names, tail, once=top)
+            self.engine.block(nodes, names, once=top)
         else:
-            self.engine.block(nodes, names, tail)
+            self.engine.block(nodes, names, ())
         if top:  # runs once, so all of it is getting ready: what the engine compiled in it is not counted twice
             self.compile_seconds = before + time.perf_counter() - began
+
+    def count_message(self) -> None:
+        self.messages += 1
 
     def count_compiling(self, seconds: float) -> None:
         self.compile_seconds += seconds
@@ -152,8 +188,22 @@ class Worker:
             newest = next(name for name in reversed(names) if base(name) == "#env.step")
             count = int(np.max(np.asarray(names[newest])))
             steps, self.counted = (count - self.counted) * self.ops.world.num_envs, count
-        self.exchange.send(node.move, self.instance, value, steps)
-        self.messages += 1
+        if not node.held:
+            self.exchange.send(node.move, self.instance, value, steps)
+            self.count_message()
+            return
+        target = self.exchange.moves[node.move].target
+        self.held.setdefault(target, []).append((node.move, value, steps))
+        size = sum(getattr(leaf, "nbytes", 8) for leaf in jax.tree.leaves(value))
+        self.bytes[target] = self.bytes.get(target, 0) + size
+        if self.bytes[target] > HELD_BYTES:
+            self.flush(target)
+
+    def flush(self, target: str) -> None:
+        if held := self.held.pop(target, None):
+            self.exchange.send_together(self.instance, held)
+            self.bytes[target] = 0
+            self.count_message()
 
     def agree(self, node: Call, names: Names) -> Iterator[Look]:
         """Learning with others: wherever learners agree, what those of all instances bring is exchanged."""
@@ -179,26 +229,19 @@ class Worker:
 
     def moves(self, node: Node) -> bool:
         """Does it hold anything that other instances take part in? Devices do so within one program."""
-        return self.ops.devices is None and any(isinstance(inner, (Send, Recv)) or (isinstance(inner, Call) and any(
-            name in self.exchange.among for name in inner.writes)) for inner in walk((node,)))
+        return self.ops.devices is None and any(
+            isinstance(inner, (Send, Recv, Flush))
+            or (isinstance(inner, Call) and any(name in self.exchange.among for name in inner.writes))
+            for inner in walk((node,)))
 
     def branch(self, node: If, names: Names) -> Iterator[Look]:
         taken = bool(names[node.condition])
         here = dict(names)
         picks = tuple(merge.then if taken else merge.orelse for merge in node.merges)
-        yield from self.block(node.then if taken else node.orelse, here, picks)
+        yield from self.block(node.then if taken else node.orelse, here)
         names.update((merge.out, here[pick]) for merge, pick in zip(node.merges, picks, strict=True))
 
     # -- loops ---------------------------------------------------------------------------------------------------------
-
-    def loop(self, node: For | While, names: Names, top: bool) -> Iterator[Look]:
-        if self.strict or self.moves(node) or not traceable(node, self.ops):
-            yield from self.stepped(node, names, top)
-        elif self.seeds and isinstance(node, For) and node.trips is None:
-            # Each seed has a number of passes of its own: all of them in one program.
-            self.engine.block((node,), names, tuple(carry.out for carry in node.carries))
-        else:
-            yield from self.compiled(node, names)
 
     def stepped(self, node: For | While, names: Names, top: bool) -> Iterator[Look]:
         """Pass by pass on the host."""
@@ -213,15 +256,18 @@ class Worker:
             if endless:
                 self.go_on(here)
             if isinstance(node, While):
-                yield from self.block(node.test, here, (node.condition,))
+                yield from self.block(node.test, here)
+                yield from self.inbox.force(here, (node.condition,))
                 if not bool(here[node.condition]):
                     break
             elif indices is not None:
                 here[node.index] = indices[min(number, len(indices) - 1)]
-            yield from self.block(node.body, here, nexts(node))
+            yield from self.block(node.body, here)
             carried.update({carry.phi: here[carry.next] for carry in node.carries if carry.phi})
             number += 1
             if top and number % size == 0:
+                for mine in (names, carried):
+                    yield from self.inbox.force(mine, [n for n in mine if n in self.late and base(n) in self.own])
                 yield self.look(names, carried)
                 self.forget_metrics(names)
                 self.forget_metrics(carried)
@@ -235,7 +281,7 @@ class Worker:
         """Chunk by chunk in one compiled program."""
         total = len(self.indices(node, names)) if isinstance(node, For) else None
         chunk = Chunk(node, chunk_size(total) if total else 1, self.ops, self.shapes, self.seeds)
-        carried = tuple(self.enter(names[c.init], c.init) if c.init else self.blank(c.out) for c in node.carries)
+        carried = tuple(self.enter(names[c.init], c) if c.init else self.blank(c.out) for c in node.carries)
         run, done, count = None, 0, chunk.size
         while total is None or done < total:
             count = count if total is None else min(chunk.size, total - done)
@@ -262,10 +308,11 @@ class Worker:
 
     # -- values on their way into a compiled loop ------------------------------------------------------------------
 
-    def enter(self, value: Any, name: str) -> Any:
+    def enter(self, value: Any, carry: Carry) -> Any:
         """A carry's first value. The loop will write over it, so what others may still read is copied."""
         value = jax.tree.map(self.widen, strong(value))
-        return value if is_resource(name) else jax.tree.map(jnp.array, value)
+        given = is_resource(carry.out) and base(carry.out) == base(carry.init or "")
+        return value if given else jax.tree.map(jnp.array, value)
 
     def blank(self, name: str) -> Any:
         return jax.tree.map(lambda x: self.widen(x, always=True), zeros(self.shapes.names[name]))
@@ -292,10 +339,12 @@ class Worker:
                 names[name] = jax.tree.map(lambda x: self.widen(x, always=True), no_metrics(self.shapes))
 
     def look(self, names: Names, carried: Names) -> Names:
-        """All resources as they are now."""
+        """All resources as they are now. Of those that live elsewhere, what has not arrived yet is left out."""
         live = {base(name): value for name, value in names.items() if is_resource(name)}
         live.update({base(name): value for name, value in carried.items() if name and is_resource(name)})
-        self.resources = {name: self.each(value) for name, value in live.items()}
+        taken = {name: value.value if isinstance(value, Pending) else value for name, value in live.items()
+                 if not isinstance(value, Pending) or value.there}
+        self.resources = {name: self.each(value) for name, value in taken.items()}
         return self.resources
 
     def each(self, value: Any) -> Any:

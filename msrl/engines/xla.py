@@ -1,8 +1,8 @@
 """The xla engine: a stretch of nodes, loops and branches included, as one compiled program.
 
 `Traced` walks nodes with JAX tracers: a `for` becomes `lax.fori_loop`, a `while` a `lax.while_loop`, an `if` a
-`lax.cond`. `Stretch` compiles a block; `Chunk` compiles several passes of a loop, so that the host gets a word in
-between. Resources that a program replaces are donated.
+`lax.cond`. `CompiledStretch` compiles a block; `Chunk` compiles several passes of a loop, so that the host gets a word
+in between. Resources that a program replaces are donated.
 """
 
 import time
@@ -22,6 +22,7 @@ from msrl.engines.shapes import Shapes
 from msrl.engines.tables import Table, fill, tables_of
 from msrl.ir.graph import (
     Call,
+    Flush,
     For,
     If,
     Node,
@@ -90,11 +91,12 @@ class Traced(Machine):
             return None  # read by other tabular names only, which are in tables
         return self.ops.scopes.evaluate(node, inputs)
 
-    def move(self, node: Send | Recv, names: Names) -> None:
+    def move(self, node: Send | Recv | Flush, names: Names) -> None:
         """Among devices: each sends its part, and receives the whole."""
         if isinstance(node, Send):
             self.sent[node.move] = names[node.value]
             return
+        assert isinstance(node, Recv), "nothing is held for oneself"
         dim = self.moves[node.move].dim
         names[node.out] = jax.tree.map(
             lambda x: lax.all_gather(x, DEVICES, axis=dim, tiled=True) if jnp.ndim(x) > dim else x,
@@ -174,7 +176,7 @@ def no_metrics(shapes: Shapes) -> dict[str, Any]:
     return {site: ({name: np.float32(0) for name in names}, np.int32(0)) for site, names in shapes.metrics.items()}
 
 
-class Stretch:
+class CompiledStretch:
     """A block compiled as one program. Called with the names in scope; returns those that are needed after it. A call
     that compiles, as the first one does, tells `compiled` how many seconds it took."""
 
