@@ -76,6 +76,12 @@ class Program:
                 f"{seeds} seeds cannot be trained at once here.",
                 why="They share one compiled program, which strict mode and environments on the host do not have.",
                 instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
+        if seeds > 1 and "fuse-stretches" not in chosen(deployment.switches(), strict):
+            raise UsageError(
+                f"{seeds} seeds cannot be trained at once without fuse-stretches.",
+                why="They share one compiled program, and may leave a loop after different numbers of passes.",
+                instead="Leave out -fuse-stretches, or train them one after another: with one seed at a time.",
+                docs="docs/distributions.md#passes")
         keys = [jax.random.key(seed + number) for number in range(seeds)]
         self.root = jax.numpy.stack(keys) if seeds > 1 else keys[0]
         self._deploy(deployment)

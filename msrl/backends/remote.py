@@ -160,8 +160,9 @@ def settle(assignment: Assignment, post: Post) -> Worker:
     for name, file, source in assignment.files:
         load_user_file(name, file, source)
     cls, config, env = cloudpickle.loads(assignment.world)
-    ops = Ops(make_world(cls(config, env.spec), env), dict(assignment.axes))
     program = parse_local(assignment.program)
+    batched = program.batched or assignment.record is not None  # strict mode fuses nothing, and has no use for it
+    ops = Ops(make_world(cls(config, env.spec), env), dict(assignment.axes), batched)
     shapes = find_shapes(parse(assignment.graph), ops)
     use_devices(program, ops, shapes, assignment.moves, assignment.devices)
     first, count = assignment.shards

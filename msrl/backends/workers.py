@@ -21,6 +21,7 @@ from msrl.engines.shapes import Shapes, local_shapes
 from msrl.ir.graph import Call, Node
 from msrl.ir.placed import Fragment, PlacedGraph
 from msrl.passes import chosen
+from msrl.passes.coalesce_moves import coalesce_moves
 from msrl.passes.fuse_instances import fuse_instances
 from msrl.passes.fuse_stretches import fuse_stretches
 from msrl.projection.leading import leading_move
@@ -49,6 +50,8 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
     exchange = UnorderedExchange(placed.moves, sizes, max_lag) if unordered else Exchange(placed.moves, sizes)
     workers, programs = [], project(placed)
     exchange.lead = leading_move(programs, exchange.moves, unordered)
+    if "coalesce-moves" in on and not unordered:  # there, what arrives first is part of the meaning
+        programs = coalesce_moves(programs, exchange.moves)
     if "fuse-instances" in on:
         programs = {name: fuse_instances(program) for name, program in programs.items()}
     elif not strict:

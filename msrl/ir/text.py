@@ -227,9 +227,9 @@ class _Reader:
             return If(condition, then, orelse, tuple(merges), span)
         self.at += 1
         if found := _STRETCH.fullmatch(line):
-            inside = self.block("}")
+            nodes = self.block("}")
             self.at += 1
-            return Stretch(tuple(found[1].split()), inside, span)
+            return Stretch(tuple(found[1].split()), nodes, span)
         if found := _SEND.fullmatch(line):
             return Send(found[3], found[2], span, held=found[1] == "hold")
         if found := _FLUSH.fullmatch(line):
