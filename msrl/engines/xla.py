@@ -31,6 +31,7 @@ from msrl.ir.graph import (
     Send,
     While,
     base,
+    before,
     calls,
     definitions,
     free,
@@ -189,7 +190,8 @@ class CompiledStretch:
         inputs = [name for name in free(nodes, outputs) if name not in tabled]
         written = {resource for call in calls(nodes) for resource in call.writes}
         gone = {base(name) for name in written}
-        self.given = tuple(n for n in inputs if is_resource(n) and base(n) in gone and n not in outputs)
+        self.given = tuple(n for n in inputs if is_resource(n) and base(n) in gone and n not in outputs
+                           and not self.remembered(base(n)))
         self.kept = tuple(name for name in inputs if name not in self.given)
         self.inputs = (*self.given, *self.kept)
         self.outputs = outputs
@@ -198,6 +200,10 @@ class CompiledStretch:
             program = ops.devices.spread(program, (self.given, self.kept), 2, outputs)
         program = jax.vmap(program, (0, 0, None, 0)) if seeds else program
         self.run = jax.jit(program, donate_argnums=0, compiler_options=RUN_ONCE if once else None)
+
+    def remembered(self, resource: str) -> bool:
+        """Does a loop hand on what it was a pass ago? Then others may still read what is replaced."""
+        return any(base(name) == before(resource) for name in self.shapes.names)
 
     def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array) -> tuple:
         self.began = time.perf_counter()  # Python is here only while JAX traces, so other calls have no clock to read
