@@ -71,7 +71,8 @@ class Worker:
             HostEngine(ops, shapes, root, self.count_compiling)
         self.compile_seconds = 0.0
         self.resources: Names = {}  # as of the last look
-        self.messages = 0  # sent and received, so far
+        self.messages = 0  # messages sent and values received, so far
+        self.sent = 0  # messages to other fragments, so far
         self.counted = 0  # steps of each environment, as of the last trajectory sent
         self.own = {base(result) for result in program.results}
         self.late = may_wait(program.nodes)
@@ -176,6 +177,10 @@ class Worker:
     def count_message(self) -> None:
         self.messages += 1
 
+    def count_sent(self) -> None:
+        self.messages += 1
+        self.sent += 1
+
     def count_compiling(self, seconds: float) -> None:
         self.compile_seconds += seconds
 
@@ -190,7 +195,7 @@ class Worker:
             steps, self.counted = (count - self.counted) * self.ops.world.num_envs, count
         if not node.held:
             self.exchange.send(node.move, self.instance, value, steps)
-            self.count_message()
+            self.count_sent()
             return
         target = self.exchange.moves[node.move].target
         self.held.setdefault(target, []).append((node.move, value, steps))
@@ -203,7 +208,7 @@ class Worker:
         if held := self.held.pop(target, None):
             self.exchange.send_together(self.instance, held)
             self.bytes[target] = 0
-            self.count_message()
+            self.count_sent()
 
     def agree(self, node: Call, names: Names) -> Iterator[Look]:
         """Learning with others: wherever learners agree, what those of all instances bring is exchanged."""

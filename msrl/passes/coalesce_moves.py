@@ -134,16 +134,18 @@ class _Sender:
 
 
 def _received(nodes: tuple[Node, ...], groups: Mapping[str, int]) -> tuple[Node, ...]:
-    """The block with all of a group received where the first of it is."""
+    """The block with all of a group received where the first of it is, so that what follows is not cut in two; what
+    nothing follows stays."""
+    last = max((at for at, node in enumerate(nodes) if not isinstance(node, (Recv, Send, Flush))), default=-1)
     together: dict[int, list[Node]] = {}
-    for node in nodes:
+    for node in nodes[:last + 1]:
         if isinstance(node, Recv) and node.move in groups:
             together.setdefault(groups[node.move], []).append(node)
     found: list[Node] = []
-    for node in nodes:
+    for at, node in enumerate(nodes):
         inner = [_received(block, groups) for block in blocks(node)]
         match node:
-            case Recv(move=move) if move in groups:
+            case Recv(move=move) if move in groups and at < last:
                 found += together.pop(groups[move], [])
             case For():
                 found.append(replace(node, body=inner[0]))

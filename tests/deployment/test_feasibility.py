@@ -65,7 +65,7 @@ Did you mean threads?
 See docs/distributions.md."""),
     "unknown pass": (Deployment(passes="+fuse-instance"), None, """\
 There is no pass 'fuse-instance'.
-There are fuse-instances, fuse-stretches, coalesce-moves, overlap.
+There are overlap, coalesce-moves, fuse-instances, fuse-stretches.
 Did you mean fuse-instances?"""),
     "no actors": (Deployment(COARSE, actors=0), None, """\
 actors is 0.
