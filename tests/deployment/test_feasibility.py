@@ -67,6 +67,11 @@ See docs/distributions.md."""),
 There is no pass 'fuse-instance'.
 There are overlap, coalesce-moves, fuse-instances, fuse-stretches.
 Did you mean fuse-instances?"""),
+    "overlap where nobody waits": (Deployment("whenever", actors=2, passes="+overlap"), None, """\
+overlap means nothing under whenever.
+It is asynchronous: actors never wait for the learner, and take the newest weights there are.
+Leave out +overlap, or use a synchronous distribution.
+See docs/distributions.md#passes."""),
     "no actors": (Deployment(COARSE, actors=0), None, """\
 actors is 0.
 It must be a whole number, 1 or more.
