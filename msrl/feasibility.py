@@ -48,7 +48,13 @@ def check(deployment: Deployment, setting: Setting | None = None) -> Distributio
 
 
 def _passes(deployment: Deployment, policy: DistributionPolicy) -> None:
-    if deployment.switches().get("overlap") and policy.asynchronous:
+    switches = deployment.switches()
+    if policy.device_each and not switches.get("fuse-stretches", True):
+        raise UsageError(
+            f"{deployment.distribution} cannot do without fuse-stretches.",
+            why="It is one compiled program on several devices, in which they tell one another what they have.",
+            instead="Leave out -fuse-stretches, or use --distribution multi-learner.", docs=f"{DOCS}#passes")
+    if switches.get("overlap") and policy.asynchronous:
         raise UsageError(
             f"overlap means nothing under {deployment.distribution}.",
             why="It is asynchronous: actors never wait for the learner, and take the newest weights there are.",

@@ -90,7 +90,8 @@ class Worker:
             yield from self.inbox.drain()
             self.resources = {base(result): self.each(names[result]) for result in self.program.results}
         except Closed as stop:
-            self.resources = {base(name): value for name, value in stop.names.items() if is_resource(name)}
+            self.resources = {base(name): value for name, value in stop.names.items()
+                              if is_resource(name) and not isinstance(value, Pending)}
         if self.leads:
             self.exchange.close()
         yield self.resources

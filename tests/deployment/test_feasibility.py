@@ -67,6 +67,11 @@ See docs/distributions.md."""),
 There is no pass 'fuse-instance'.
 There are overlap, coalesce-moves, fuse-instances, fuse-stretches.
 Did you mean fuse-instances?"""),
+    "devices op by op": (Deployment("on-device", learners=2, passes="-fuse-stretches"), None, """\
+on-device cannot do without fuse-stretches.
+It is one compiled program on several devices, in which they tell one another what they have.
+Leave out -fuse-stretches, or use --distribution multi-learner.
+See docs/distributions.md#passes."""),
     "overlap where nobody waits": (Deployment("whenever", actors=2, passes="+overlap"), None, """\
 overlap means nothing under whenever.
 It is asynchronous: actors never wait for the learner, and take the newest weights there are.
