@@ -34,6 +34,7 @@ bench: .venv/dev  ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks.bench_ppo
 	$(BIN)/python -m benchmarks.bench_solve
 	$(BIN)/python -m benchmarks.bench_replay
+	$(BIN)/python -m benchmarks.bench_passes
 
 clean:  ## forget the environment and all caches
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
