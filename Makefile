@@ -18,7 +18,7 @@ test: .venv/dev  ## the whole test suite
 
 check: .venv/dev  ## lint, types of the compiler parts, the architecture test
 	$(BIN)/ruff check .
-	$(BIN)/mypy msrl/errors.py msrl/loading.py msrl/ir msrl/frontend msrl/distribution msrl/deployment.py msrl/feasibility.py msrl/projection
+	$(BIN)/mypy msrl/errors.py msrl/loading.py msrl/ir msrl/frontend msrl/distribution msrl/passes msrl/deployment.py msrl/feasibility.py msrl/projection
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
 verify: .venv/dev  ## the same bits under every synchronous distribution, backend and number of instances
@@ -35,6 +35,7 @@ bench: .venv/dev  ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks.bench_ppo
 	$(BIN)/python -m benchmarks.bench_solve
 	$(BIN)/python -m benchmarks.bench_replay
+	$(BIN)/python -m benchmarks.bench_passes
 
 clean:  ## forget the environment and all caches
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,4 +1,4 @@
-"""A deployment: how a program is spread out. It never changes what is computed.
+"""A deployment: how a program is spread out. It changes what is computed only where it asks for overlap.
 
 `Deployment.from_file` reads one from TOML, `to_toml` writes it down, and reading what was written gives the same. No
 code is run. Whether a deployment is possible is for `msrl.feasibility` to say.
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from msrl.errors import Span, UsageError
+from msrl.passes import NAMES
 
 BACKENDS = ("inline", "threads", "ray")
-PASSES = ("fuse-instances", "fuse-stretches", "coalesce-moves", "overlap")
 DOCS = "docs/distributions.md"
 
 
@@ -32,7 +32,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Deployment:
-    """How a program is spread out. It never changes what is computed."""
+    """How a program is spread out. It changes what is computed only where its passes have +overlap."""
 
     distribution: str = "local"
     """A distribution policy: a name from `msrl list`, or file.py:Class."""
@@ -112,9 +112,9 @@ class Deployment:
             if sign not in "+-":
                 raise UsageError(f"{word!r} does not say whether to switch a pass on or off.",
                                  why="Passes are written with a sign.", instead=f"Write +{word} or -{word}.")
-            if name not in PASSES:
-                raise UsageError(f"There is no pass {name!r}.", why=f"There are {', '.join(PASSES)}.",
-                                 instead=nearest(name, PASSES))
+            if name not in NAMES:
+                raise UsageError(f"There is no pass {name!r}.", why=f"There are {', '.join(NAMES)}.",
+                                 instead=nearest(name, NAMES))
             found[name] = sign == "+"
         return found
 

@@ -35,7 +35,7 @@ def check(deployment: Deployment, setting: Setting | None = None) -> Distributio
     if deployment.backend not in BACKENDS:
         raise UsageError(f"There is no backend {deployment.backend!r}.", why=f"There are {', '.join(BACKENDS)}.",
                          instead=nearest(deployment.backend, BACKENDS), docs=DOCS)
-    deployment.switches()
+    _passes(deployment, policy)
     _numbers(deployment)
     _counts(deployment, policy)
     _lag(deployment, policy)
@@ -45,6 +45,20 @@ def check(deployment: Deployment, setting: Setting | None = None) -> Distributio
         _environment(deployment, policy, setting)
         _devices(deployment, policy, setting)
     return policy
+
+
+def _passes(deployment: Deployment, policy: DistributionPolicy) -> None:
+    switches = deployment.switches()
+    if policy.device_each and not switches.get("fuse-stretches", True):
+        raise UsageError(
+            f"{deployment.distribution} cannot do without fuse-stretches.",
+            why="It is one compiled program on several devices, in which they tell one another what they have.",
+            instead="Leave out -fuse-stretches, or use --distribution multi-learner.", docs=f"{DOCS}#passes")
+    if switches.get("overlap") and policy.asynchronous:
+        raise UsageError(
+            f"overlap means nothing under {deployment.distribution}.",
+            why="It is asynchronous: actors never wait for the learner, and take the newest weights there are.",
+            instead="Leave out +overlap, or use a synchronous distribution.", docs=f"{DOCS}#passes")
 
 
 def _numbers(deployment: Deployment) -> None:

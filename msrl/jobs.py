@@ -24,6 +24,7 @@ from msrl.engines.ops import make_world
 from msrl.envs.wrappers import EpisodeStats
 from msrl.errors import UsageError
 from msrl.feasibility import check
+from msrl.passes import chosen
 from msrl.playing import describe
 from msrl.runtime import cache
 from msrl.runtime import strict as surroundings
@@ -51,7 +52,8 @@ class Job:
     @property
     def together(self) -> bool:
         """Can all seeds share one compiled program?"""
-        if self.seeds == 1 or self.strict or self.deployment.distribution != "local":
+        apart = "fuse-stretches" not in chosen(self.deployment.switches(), self.strict)
+        if self.seeds == 1 or self.strict or apart or self.deployment.distribution != "local":
             return self.seeds == 1
         env = self.cls.wrap(EpisodeStats(self.base), self.config)
         world = make_world(self.cls(self.config, env.spec), env)

@@ -41,6 +41,9 @@ from msrl.frontend.lower import lower
 from msrl.ir.axes import find_axes
 from msrl.ir.graph import base
 from msrl.ir.interp import Names, interpret
+from msrl.ir.verify import verify
+from msrl.passes import chosen
+from msrl.passes.overlap import overlap
 from msrl.projection.project import project
 from msrl.projection.verify import verify_placed, verify_programs
 from msrl.runtime.ledger import Ledger
@@ -67,6 +70,9 @@ class Program:
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
         self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own))
+        if "overlap" in chosen(deployment.switches(), strict):
+            self.graph = overlap(self.graph)
+            verify(self.graph)
         self.divided = {name: over for name in self.world.buffers if (over := self.world.over(name))}
         self.ops = Ops(self.world, find_axes(self.graph, self.divided))
         self.shapes = find_shapes(self.graph, self.ops)
@@ -76,6 +82,12 @@ class Program:
                 f"{seeds} seeds cannot be trained at once here.",
                 why="They share one compiled program, which strict mode and environments on the host do not have.",
                 instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
+        if seeds > 1 and "fuse-stretches" not in chosen(deployment.switches(), strict):
+            raise UsageError(
+                f"{seeds} seeds cannot be trained at once without fuse-stretches.",
+                why="They share one compiled program, and may leave a loop after different numbers of passes.",
+                instead="Leave out -fuse-stretches, or train them one after another: with one seed at a time.",
+                docs="docs/distributions.md#passes")
         keys = [jax.random.key(seed + number) for number in range(seeds)]
         self.root = jnp.stack(keys) if seeds > 1 else keys[0]
         self._deploy(deployment)
@@ -98,7 +110,8 @@ class Program:
         if policy.device_each and not self.strict:  # strict mode runs the shards one by one, as it does everywhere
             learners, devices = 1, deployment.learners
         self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, self.strict, deployment.actors,
-                                    learners, devices, policy.asynchronous, deployment.max_lag)
+                                    learners, devices, policy.asynchronous, deployment.max_lag,
+                                    deployment.switches())
         check_sizes(policy, self.placed, self.workers[0].exchange.sizes, with_actors,
                     self.trainer.config.learner_shards)
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,

@@ -16,6 +16,7 @@ import numpy as np
 
 from msrl import pipeline
 from msrl.engines.evaluation import Episodes
+from msrl.ir.graph import Stretch, walk
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
@@ -253,6 +254,8 @@ def deployment_of(program: Program, job: Job) -> list[str]:
 def engine_of(program: Program) -> str:
     if program.strict:
         return "strict, op by op"
+    if not any(isinstance(node, Stretch) for worker in program.workers for node in walk(worker.program.nodes)):
+        return "every op a compiled call"
     if not program.traceable:
         return "compiled stretches around the host environment"
     return "one compiled program" if len(program.workers) == 1 else "compiled stretches between moves"

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 MSRL = ROOT / "msrl"
 FILES = sorted(MSRL.rglob("*.py"))
 
-ORDER = ("errors", "loading", "ir", "rl", "api", "frontend", "distribution", "deployment", "feasibility", "passes",
+ORDER = ("errors", "loading", "ir", "rl", "api", "frontend", "distribution", "passes", "deployment", "feasibility",
          "projection", "engines", "runtime", "backends", "planner", "leaves", "pipeline", "comparing", "sizing",
          "verifying", "playing", "jobs", "running", "training", "cli")
 LEAVES = ("algorithms", "envs", "buffers")

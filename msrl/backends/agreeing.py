@@ -84,7 +84,7 @@ def exchanged(worker: "Worker", node: Call, names: Names) -> Generator[None, Non
         worker.messages += 2
         reached = answer if served else agreement.reach([one for part in answer for one in part])
         if served and agreement.meeting and agreement.meeting.site:
-            worker.held[bring, agreement.meeting.site.number] = reached
+            worker.pulled[bring, agreement.meeting.site.number] = reached
 
 
 def request(worker: "Worker", bring: str, agreement: Agreement, steps: int) -> tuple:
@@ -93,7 +93,7 @@ def request(worker: "Worker", bring: str, agreement: Agreement, steps: int) -> t
     meeting = agreement.meeting
     if meeting is None or meeting.site is None:
         return MEAN if meeting else END, steps, [], [], agreement.brought
-    held = worker.held.get((bring, meeting.site.number))
+    held = worker.pulled.get((bring, meeting.site.number))
     same = held is not None and all(mine is theirs for mine, theirs in zip(meeting.state, held, strict=True))
     if held is not None and not same and not worker.exchange.together:
         raise RunError("The parameters are not those that were taken from where they are kept.",

@@ -26,9 +26,10 @@ import cloudpickle
 import jax
 
 from msrl.api import Env, Trainer
+from msrl.backends.switchboard import make_worker
 from msrl.backends.wire import Post, RemoteExchange, portable
 from msrl.backends.wire_unordered import RemoteUnordered
-from msrl.backends.worker import Worker, make_worker
+from msrl.backends.worker import Worker
 from msrl.engines.devices import use_devices
 from msrl.engines.group import GroupOfProcesses
 from msrl.engines.library import Ops
@@ -167,8 +168,9 @@ def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
     for name, file, source in assignment.files:
         load_user_file(name, file, source)
     cls, config, env = cloudpickle.loads(assignment.world)
-    ops = Ops(make_world(cls(config, env.spec), env), dict(assignment.axes))
     program = parse_local(assignment.program)
+    batched = program.batched or assignment.record is not None  # strict mode fuses nothing, and has no use for it
+    ops = Ops(make_world(cls(config, env.spec), env), dict(assignment.axes), batched)
     shapes = find_shapes(parse(assignment.graph), ops)
     use_devices(program, ops, shapes, assignment.moves, assignment.devices)
     first, count = assignment.shards

@@ -9,8 +9,8 @@ numbered. Shards are cut and joined as NumPy arrays, which costs microseconds.
 
 import copyreg
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -38,6 +38,7 @@ class Message:
     steps: int = 0  # environment steps that it is the outcome of
     version: int = 0  # of the weights, where they may be of any
     note: str = ""  # it carries no value, but tells something
+    more: tuple["Message", ...] = ()  # what goes to the same instances along with it
 
 
 Post = Callable[[str, Sequence[int], Message], None]
@@ -119,9 +120,28 @@ class RemoteExchange(Exchange):
 
     def send(self, move_id: str, source: int, value: Any, steps: int = 0, only: int | None = None) -> None:
         move = self.moves[move_id]
+        for targets, message in self.letters(move, source, value, steps, only):
+            others = [target for target in targets if move.source != move.target or target != source]
+            if others:
+                self.post(move.target, others, message)
+            if len(others) < len(targets):
+                self.deliver(message)  # to oneself, last: the others have further to go
+
+    def send_together(self, source: int, held: list[tuple[str, Any, int]]) -> None:
+        letters: dict[tuple[str, tuple[int, ...]], list[Message]] = {}
+        for move_id, value, steps in held:
+            move = self.moves[move_id]
+            for targets, message in self.letters(move, source, value, steps):
+                letters.setdefault((move.target, tuple(targets)), []).append(message)
+        for (fragment, targets), (first, *rest) in letters.items():
+            self.post(fragment, targets, replace(first, more=tuple(rest)))
+
+    def letters(self, move: Move, source: int, value: Any, steps: int, only: int | None = None
+                ) -> Iterator[tuple[list[int], Message]]:
+        """The messages of one value, each with the instances that it is for."""
         kinds, leaves = pack(value)
         tree = tree_bytes(jax.tree.structure(value)) if move.agrees else None
-        number = self.sent[move_id, only] = self.sent.get((move_id, only), 0) + 1
+        number = self.sent[move.id, only] = self.sent.get((move.id, only), 0) + 1
         targets = [target for target in range(len(self.sizes[move.target]))
                    if self.joined(move, source, target) and only in (None, target)]
         if move.kind == "scatter":
@@ -129,18 +149,14 @@ class RemoteExchange(Exchange):
             for target in targets:
                 # A part is a view of the whole, and pickling one would take the whole along.
                 mine = [np.ascontiguousarray(x) if isinstance(x, np.ndarray) and x.ndim else x for x in parts[target]]
-                self.post(move.target, [target],
-                          Message(move_id, source, number, (kinds, mine), version=self.version))
-            return
-        message = Message(move_id, source, number, (kinds, leaves), tree, steps, self.version)
-        others = [target for target in targets if move.source != move.target or target != source]
-        if others:
-            self.post(move.target, others, message)
-        if len(others) < len(targets):
-            self.deliver(message)  # to oneself, last: the others have further to go
+                yield [target], Message(move.id, source, number, (kinds, mine), version=self.version)
+        elif targets:
+            yield targets, Message(move.id, source, number, (kinds, leaves), tree, steps, self.version)
 
     def deliver(self, message: Message) -> None:
         """Takes a message in; called by whichever thread received it."""
+        for other in message.more:
+            self.deliver(other)
         key = message.move, message.source, self.instance
         with self.changed:
             early = self.early.setdefault(key, {})

@@ -15,14 +15,30 @@ import jax.numpy as jnp
 import numpy as np
 
 from msrl.backends.agreeing import learn, serve
+from msrl.backends.inbox import Inbox, Pending, may_wait, reads_at_once
+from msrl.backends.outbox import Outbox
 from msrl.engines.group import Group
-from msrl.engines.host import HostEngine, traceable
+from msrl.engines.host import HostEngine
 from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
-from msrl.engines.xla import Chunk, Stretch, no_metrics, zeros
-from msrl.ir.graph import Call, For, If, Node, Recv, Send, While, base, free, is_resource, nexts, walk
+from msrl.engines.xla import Chunk, CompiledStretch, no_metrics, zeros
+from msrl.ir.graph import (
+    Call,
+    Carry,
+    Flush,
+    For,
+    If,
+    Node,
+    Recv,
+    Send,
+    Stretch,
+    While,
+    base,
+    is_resource,
+    walk,
+)
 from msrl.ir.interp import Names
 from msrl.ir.placed import PARAMETERS, LocalProgram
 from msrl.runtime.channels import Exchange, Line
@@ -54,10 +70,14 @@ class Worker:
             HostEngine(ops, shapes, root, self.count_compiling)
         self.compile_seconds = 0.0
         self.resources: Names = {}  # as of the last look
-        self.messages = 0  # sent and received, so far
+        self.messages = 0  # messages sent and values received, so far
         self.counted = 0  # steps of each environment, as of the last trajectory sent
+        self.own = {base(result) for result in program.results}
+        self.late = may_wait(program.nodes)
+        self.inbox = Inbox(exchange, instance, self.go_on, self.count_message)
+        self.outbox = Outbox(exchange, instance, self.count_message)
         self.group: Group | None = None  # learners of several instances in one program, this one's among them
-        self.held: dict[tuple[str, int], list[Any]] = {}  # (move, site) → the parameters last taken from where they are
+        self.pulled: dict[tuple[str, int], list[Any]] = {}  # (move, site) → the parameters last taken from their place
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._parts: dict[int, tuple[tuple[Node, ...], list[Part]]] = {}
         self._chunks: dict[int, Chunk] | None = None  # by the identity of their loops
@@ -68,10 +88,13 @@ class Worker:
         self.prepare()
         self.compile_seconds += time.perf_counter() - began
         try:
-            yield from self.block(self.program.nodes, names, self.program.results, top=True)
+            yield from self.block(self.program.nodes, names, top=True)
+            yield from self.inbox.force(names, self.program.results)
+            yield from self.inbox.drain()
             self.resources = {base(result): self.each(names[result]) for result in self.program.results}
         except Closed as stop:
-            self.resources = {base(name): value for name, value in stop.names.items() if is_resource(name)}
+            self.resources = {base(name): value for name, value in stop.names.items()
+                              if is_resource(name) and not isinstance(value, Pending)}
         if self.leads:
             self.exchange.close(self.instance)
         yield self.resources
@@ -103,96 +126,99 @@ class Worker:
             assert program.ahead
             program.ahead.begin()
 
-    def foreseen(self) -> list[Stretch | Chunk]:
+    def foreseen(self) -> list[CompiledStretch | Chunk]:
         """These programs in the order of their use, traced."""
         assert isinstance(self.engine, HostEngine)
         names: Names = {}
-        found: list[Stretch | Chunk] = []
-        for part, needed in self.parts(self.program.nodes, self.program.results, top=True):
-            if isinstance(part, tuple):
-                stretches = self.engine.foresee(part, names, needed)
-                if stretches is None:
+        found: list[CompiledStretch | Chunk] = []
+        for part, _ in self.parts(self.program.nodes, top=True):
+            match part:
+                case tuple():
+                    stretches = self.engine.foresee(part, names)
+                    if stretches is None:
+                        break
+                    found += stretches
+                case Stretch(nodes=(For() | While() as loop,)) if isinstance(loop, While) or loop.trips:
+                    chunk = self.chunk(loop, loop.trips if isinstance(loop, For) else None)
+                    carries = chunk.foresee(*chunk.arguments(
+                        self.carries(loop, names), self.wide(names, chunk.constants), 0, chunk.size, self.root))
+                    names.update(zip((carry.out for carry in loop.carries), carries, strict=True))
+                    found.append(chunk)
+                case _:
                     break
-                found += stretches
-            elif isinstance(part, While) or (isinstance(part, For) and part.trips):
-                if not self.whole(part):
-                    break
-                chunk = self.chunk(part, part.trips if isinstance(part, For) else None)
-                carries = chunk.foresee(*chunk.arguments(self.carries(part, names), self.wide(names, chunk.constants),
-                                                         0, chunk.size, self.root))
-                names.update(zip((carry.out for carry in part.carries), carries, strict=True))
-                found.append(chunk)
-            else:
-                break
         return found
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
-    def block(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...], top: bool = False) -> Iterator[Look]:
-        for part, needed in self.parts(nodes, tail, top):
+    def block(self, nodes: tuple[Node, ...], names: Names, top: bool = False) -> Iterator[Look]:
+        for part, wanted in self.parts(nodes, top):
+            if wanted:
+                yield from self.inbox.force(names, wanted)
             match part:
                 case Send():
                     while self.exchange.full(part.move, self.instance):
                         self.go_on(names)
                         yield None
-                    self.send(part, names)
+                    steps = self.count_steps(names) if part.move == self.exchange.lead else 0
+                    self.outbox.send(part, names[part.value], steps)
+                case Flush():
+                    self.outbox.flush(part.target)
                 case Recv():
-                    while not self.exchange.ready(part.move, self.instance):
-                        self.go_on(names)
-                        yield None
-                    names[part.out] = self.exchange.receive(part.move, self.instance)
-                    self.messages += 1
+                    yield from self.inbox.receive(part, names)
                 case For() | While():
-                    yield from self.loop(part, names, top)
+                    yield from self.stepped(part, names, top)
                 case If():
                     yield from self.branch(part, names)
+                case Stretch(nodes=(For() | While() as loop,)):
+                    yield from self.compiled(loop, names)
                 case Call():
                     yield from serve(self, part) if part.component == PARAMETERS else learn(self, part, names)
                 case _:
                     assert isinstance(part, tuple)
-                    self.compute(part, names, needed, top)
+                    self.compute(part, names, top)
 
-    def parts(self, nodes: tuple[Node, ...], tail: tuple[str, ...], top: bool) -> list[Part]:
+    def parts(self, nodes: tuple[Node, ...], top: bool) -> list[Part]:
         """The block cut at moves, and at loops and branches that hold some or that the host may look into; each part
-        with the names that are needed after it."""
+        with what it reads at once, of the names that may still be on their way."""
         if id(nodes) not in self._parts:
             parts: list[tuple[Node, ...] | Node] = []
             pending: list[Node] = []
             for node in nodes:
-                if self.moves(node) or (top and isinstance(node, (For, While))):
+                if self.moves(node) or (top and self.looked_into(node)):
                     parts += [tuple(pending)] if pending else []
                     parts.append(node)
                     pending = []
                 else:
                     pending.append(node)
             parts += [tuple(pending)] if pending else []
-            later = [tuple(n for p in parts[at + 1:] for n in (p if isinstance(p, tuple) else (p,)))
-                     for at in range(len(parts))]
-            needed = [tuple(free(rest, tail)) for rest in later]
-            self._parts[id(nodes)] = nodes, list(zip(parts, needed, strict=True))
+            self._parts[id(nodes)] = nodes, [(part, tuple(name for name in reads_at_once(part) if name in self.late))
+                                             for part in parts]
         return self._parts[id(nodes)][1]
 
-    def compute(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...], top: bool) -> None:
+    def looked_into(self, node: Node) -> bool:
+        """Is it a loop between whose chunks the host looks? With a number of passes of its own for each seed, all of
+        them are one program."""
+        match node:
+            case Stretch(nodes=(For() as loop,)) if self.seeds:
+                return loop.trips is not None
+            case For() | While() | Stretch(nodes=(For() | While(),)):
+                return True
+        return False
+
+    def compute(self, nodes: tuple[Node, ...], names: Names, top: bool) -> None:
         began, before = time.perf_counter(), self.compile_seconds
         if isinstance(self.engine, HostEngine):
-            self.engine.block(nodes, names, tail, once=top)
+            self.engine.block(nodes, names, once=top)
         else:
-            self.engine.block(nodes, names, tail)
+            self.engine.block(nodes, names, ())
         if top:  # runs once, so all of it is getting ready: what the engine compiled in it is not counted twice
             self.compile_seconds = before + time.perf_counter() - began
 
+    def count_message(self) -> None:
+        self.messages += 1
+
     def count_compiling(self, seconds: float) -> None:
         self.compile_seconds += seconds
-
-    def send(self, node: Send, names: Names) -> None:
-        # A resource may be written over where it lives; what was sent must not change under its reader.
-        value = names[node.value]
-        value = jax.tree.map(jnp.copy, value) if is_resource(node.value) else value
-        steps = 0
-        if node.move == self.exchange.lead:
-            steps = self.count_steps(names)
-        self.exchange.send(node.move, self.instance, value, steps)
-        self.messages += 1
 
     def count_steps(self, names: Names) -> int:
         """The environment steps since they were last counted."""
@@ -203,30 +229,19 @@ class Worker:
 
     def moves(self, node: Node) -> bool:
         """Does it hold anything that other instances take part in? Devices do so within one program."""
-        return self.ops.devices is None and any(isinstance(inner, (Send, Recv)) or (isinstance(inner, Call) and any(
-            name in self.exchange.among for name in inner.writes)) for inner in walk((node,)))
+        return self.ops.devices is None and any(
+            isinstance(inner, (Send, Recv, Flush))
+            or (isinstance(inner, Call) and any(name in self.exchange.among for name in inner.writes))
+            for inner in walk((node,)))
 
     def branch(self, node: If, names: Names) -> Iterator[Look]:
         taken = bool(names[node.condition])
         here = dict(names)
         picks = tuple(merge.then if taken else merge.orelse for merge in node.merges)
-        yield from self.block(node.then if taken else node.orelse, here, picks)
+        yield from self.block(node.then if taken else node.orelse, here)
         names.update((merge.out, here[pick]) for merge, pick in zip(node.merges, picks, strict=True))
 
     # -- loops ---------------------------------------------------------------------------------------------------------
-
-    def loop(self, node: For | While, names: Names, top: bool) -> Iterator[Look]:
-        if not self.whole(node):
-            yield from self.stepped(node, names, top)
-        elif self.seeds and isinstance(node, For) and node.trips is None:
-            # Each seed has a number of passes of its own: all of them in one program.
-            self.engine.block((node,), names, tuple(carry.out for carry in node.carries))
-        else:
-            yield from self.compiled(node, names)
-
-    def whole(self, node: For | While) -> bool:
-        """Can it be a compiled program?"""
-        return not self.strict and not self.moves(node) and traceable(node, self.ops)
 
     def chunk(self, node: For | While, total: int | None) -> Chunk:
         assert self._chunks is not None
@@ -235,7 +250,7 @@ class Worker:
         return self._chunks[id(node)]
 
     def carries(self, node: For | While, names: Names) -> tuple:
-        return tuple(self.enter(names[c.init], c.init) if c.init else self.blank(c.out) for c in node.carries)
+        return tuple(self.enter(names[c.init], c) if c.init else self.blank(c.out) for c in node.carries)
 
     def stepped(self, node: For | While, names: Names, top: bool) -> Iterator[Look]:
         """Pass by pass on the host."""
@@ -250,15 +265,18 @@ class Worker:
             if endless:
                 self.go_on(here)
             if isinstance(node, While):
-                yield from self.block(node.test, here, (node.condition,))
+                yield from self.block(node.test, here)
+                yield from self.inbox.force(here, (node.condition,))
                 if not bool(here[node.condition]):
                     break
             elif indices is not None:
                 here[node.index] = indices[min(number, len(indices) - 1)]
-            yield from self.block(node.body, here, nexts(node))
+            yield from self.block(node.body, here)
             carried.update({carry.phi: here[carry.next] for carry in node.carries if carry.phi})
             number += 1
             if top and number % size == 0:
+                for mine in (names, carried):
+                    yield from self.inbox.force(mine, [n for n in mine if n in self.late and base(n) in self.own])
                 yield self.look(names, carried)
                 self.forget_metrics(names)
                 self.forget_metrics(carried)
@@ -298,11 +316,12 @@ class Worker:
 
     # -- values on their way into a compiled loop ------------------------------------------------------------------
 
-    def enter(self, value: Any, name: str) -> Any:
+    def enter(self, value: Any, carry: Carry) -> Any:
         """A carry's first value. The loop will write over it, so what others may still read is copied."""
         value = jax.tree.map(self.widen, strong(value))
-        return value if is_resource(name) else jax.tree.map(
-            lambda x: x if isinstance(x, jax.ShapeDtypeStruct) else jnp.array(x), value)
+        if is_resource(carry.out) and base(carry.out) == base(carry.init or ""):
+            return value
+        return jax.tree.map(lambda x: x if isinstance(x, jax.ShapeDtypeStruct) else jnp.array(x), value)
 
     def blank(self, name: str) -> Any:
         return jax.tree.map(lambda x: self.widen(x, always=True), zeros(self.shapes.names[name]))
@@ -329,44 +348,17 @@ class Worker:
                 names[name] = jax.tree.map(lambda x: self.widen(x, always=True), no_metrics(self.shapes))
 
     def look(self, names: Names, carried: Names) -> Names:
-        """All resources as they are now."""
+        """All resources as they are now. Of those that live elsewhere, what has not arrived yet is left out."""
         live = {base(name): value for name, value in names.items() if is_resource(name)}
         live.update({base(name): value for name, value in carried.items() if name and is_resource(name)})
-        self.resources = {name: self.each(value) for name, value in live.items()}
+        taken = {name: value.value if isinstance(value, Pending) else value for name, value in live.items()
+                 if not isinstance(value, Pending) or value.there}
+        self.resources = {name: self.each(value) for name, value in taken.items()}
         return self.resources
 
     def each(self, value: Any) -> Any:
         """A resource for the one who looks: once per seed, even if the program has not touched it yet."""
         return jax.tree.map(self.widen, value) if self.seeds else value
-
-
-class Switchboard(Worker):
-    """Keeps the parameters of learners that do not wait for one another: talks to each as if it were the only one, and
-    listens to whoever has something to say."""
-
-    def run(self) -> Iterator[Look]:
-        exchange, mine = self.exchange, self.program.fragment.name
-        (learners,) = {move.source for move in exchange.moves.values() if move.agrees} - {mine}
-        lines = [Worker(self.program, learner, self.shapes, self.ops, self.root, self.strict, exchange.line(learner))
-                 for learner in range(len(exchange.sizes[learners]))]
-        running = [line.run() for line in lines]
-        while running:
-            for steps in list(running):
-                for look in steps:
-                    if look is None:
-                        break
-                    yield look
-                else:
-                    running.remove(steps)
-            self.messages = sum(line.messages for line in lines)
-            if running:
-                yield None
-
-
-def make_worker(program: LocalProgram, instance: int, shapes: Shapes, ops: Ops, root: jax.Array, strict: bool,
-                exchange: Exchange) -> Worker:
-    alone = PARAMETERS in program.fragment.components and not exchange.together
-    return (Switchboard if alone else Worker)(program, instance, shapes, ops, root, strict, exchange)
 
 
 def chunk_size(passes: int) -> int:

@@ -2,7 +2,9 @@
 
 import importlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -10,16 +12,23 @@ import jax
 from msrl.api import Config, Env, Trainer
 from msrl.backends.inline import Inline
 from msrl.backends.remote import assign
+from msrl.backends.switchboard import make_worker
 from msrl.backends.threads import Threads
-from msrl.backends.worker import Worker, make_worker
+from msrl.backends.worker import Worker
 from msrl.engines.devices import use_devices
 from msrl.engines.group import Group, threads_suffice
+from msrl.engines.host import traceable
 from msrl.engines.library import Ops
 from msrl.engines.shapes import Shapes, local_shapes
-from msrl.errors import UsageError
-from msrl.ir.graph import For, If, Node, Recv, While, walk
-from msrl.ir.placed import PARAMETERS, Fragment, LocalProgram, Move, PlacedGraph
+from msrl.ir.graph import Call, Node
+from msrl.ir.placed import PARAMETERS, Fragment, PlacedGraph
+from msrl.passes import chosen
+from msrl.passes.coalesce_moves import coalesce_moves
+from msrl.passes.fuse_instances import fuse_instances
+from msrl.passes.fuse_stretches import fuse_stretches
+from msrl.projection.leading import leading_move
 from msrl.projection.project import project
+from msrl.projection.verify import verify_programs
 from msrl.runtime.channels import Exchange
 from msrl.runtime.store import Store
 from msrl.runtime.unordered import UnorderedExchange
@@ -27,10 +36,11 @@ from msrl.runtime.unordered import UnorderedExchange
 
 def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array, strict: bool,
                  actors: int, learners: int = 1, devices: int = 1, unordered: bool = False,
-                 max_lag: int | None = None) -> list[Worker]:
+                 max_lag: int | None = None, switches: Mapping[str, bool] = MappingProxyType({})) -> list[Worker]:
     """Workers in the order of fragments and instances. `actors` and `learners`: instances of what is replicated,
-    without and with the learner. On several `devices`, one worker has all. `unordered`: first come, first served."""
-    world = ops.world
+    without and with the learner. On several `devices`, one worker has all. `unordered`: first come, first served.
+    `switches`: the optimiser's passes that are named, on or off."""
+    world, on = ops.world, chosen(switches, strict)
 
     def instances(fragment: Fragment) -> list[range]:
         if fragment.axis is None:
@@ -53,9 +63,18 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
     exchange.lead = leading_move(programs, exchange.moves, unordered and not served)
     group = Group(ops, jax.local_devices()[:learners]) if can_group(placed, sizes, world.config, strict) else None
     exchange.devices_differ = group is not None
+    if "coalesce-moves" in on and not unordered:  # there, what arrives first is part of the meaning
+        programs = coalesce_moves(programs, exchange.moves)
+        verify_programs(programs, placed.moves)
+    if "fuse-instances" in on:
+        programs = {name: fuse_instances(program) for name, program in programs.items()}
+    elif not strict:
+        ops = ops.part(range(world.shards), batched=False)
     for name, program in programs.items():
         if devices > 1:
             use_devices(program, ops, shapes, placed.moves, devices)
+        if "fuse-stretches" in on:
+            program = fuse_stretches(program, partial(compilable, ops, exchange), shapes.tabular)
         for instance, run in enumerate(runs[name]):
             mine = ops.part(run) if len(runs[name]) > 1 else ops
             local = local_shapes(shapes, dict(placed.axes), world.num_envs, mine.world.num_envs)
@@ -72,57 +91,9 @@ def can_group(placed: PlacedGraph, sizes: dict[str, tuple[int, ...]], config: Co
         and jax.local_device_count() >= instances and threads_suffice(instances)
 
 
-def leading_move(programs: dict[str, LocalProgram], moves: dict[str, Move], unordered: bool) -> str | None:
-    """The move by which trajectories reach the learner: the first that it gathers of the environments' place in the
-    loop that trains. None where they take another way; only there are steps counted."""
-    learner = next(program for program in programs.values() if "learner" in program.fragment.components)
-    _, loop, after = around(learner)
-    stepping = next(name for name, program in programs.items() if "env" in program.fragment.components)
-    blocks = [found for block in blocks_of(loop)
-              if (found := [move for move in gathered(block, moves) if move.source == stepping])]
-    if unordered:
-        late = [move for block in blocks_of(after) for move in gathered(block, moves)]
-        told = [moves[node.move] for program in programs.values() if program is not learner
-                for node in walk(around(program)[1]) if isinstance(node, Recv)]
-        told = [move for move in told if not move.value.startswith("$weights")]
-        for wrong, why in (
-            ([] if blocks else loop, "Nothing that actors make reaches the learner in its last loop, which trains."),
-            (late, "Actors run until the learner is done, and here it wants a value of theirs after its last loop."),
-            (told, "Actors never wait for the learner, and here they want more of it than weights."),
-            ([block[0] for block in blocks][1:],
-             "First come, first served: what the learner takes of one actor it takes in one go, and this value reaches "
-             "it in another loop or branch than the first."),
-        ):
-            if wrong:
-                raise UsageError("This loop cannot run asynchronously.", span=wrong[0].span, why=why,
-                                 instead="Use a synchronous distribution, or let a pass of the loop act, collect in "
-                                         "one buffer, and learn.")
-    return blocks[0][0].id if blocks else None
-
-
-def around(program: LocalProgram) -> tuple[tuple[Node, ...], tuple[Node, ...], tuple[Node, ...]]:
-    """What comes before the loop that trains (the last one), the loop, and what comes after."""
-    at = max((at for at, node in enumerate(program.nodes) if isinstance(node, (For, While))), default=-1)
-    return program.nodes[:max(at, 0)], program.nodes[at:at + 1] if at >= 0 else (), program.nodes[at + 1:]
-
-
-def gathered(block: tuple[Node, ...], moves: dict[str, Move]) -> list[Move]:
-    return [moves[node.move] for node in block if isinstance(node, Recv) and moves[node.move].kind == "gather"]
-
-
-def blocks_of(nodes: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
-    """The block, and those inside it."""
-    yield nodes
-    for node in nodes:
-        match node:
-            case For():
-                yield from blocks_of(node.body)
-            case While():
-                yield from blocks_of(node.test)
-                yield from blocks_of(node.body)
-            case If():
-                yield from blocks_of(node.then)
-                yield from blocks_of(node.orelse)
+def compilable(ops: Ops, exchange: Exchange, node: Node) -> bool:
+    """Can it be part of a compiled program? Not where other instances take part, unless they are devices."""
+    return not (isinstance(node, Call) and any(name in exchange.among for name in node.writes)) and traceable(node, ops)
 
 
 def learner_runs(shards: int, learner_shards: int, instances: int) -> list[range]:

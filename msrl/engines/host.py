@@ -1,13 +1,11 @@
 """The host engine: Python around compiled stretches.
 
-A block is divided into parts. Consecutive traceable nodes are one `Stretch`, compiled on first use; ops of components
-that live on the host run as Python, once per shard. Expressions of loop indices, and mere selections (`act.action`,
-`step.obs`) of what is already at hand, are not worth a compiled call and are taken by Python.
+In: a local program with its stretches marked (msrl/passes/fuse_stretches.py). Each is compiled on first use; ops of
+components that live on the host run as Python, once per shard. What can be compiled and is not marked is compiled by
+itself, op by op, and the loops around it are stepped by Python.
 """
 
-import ast
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import jax
@@ -17,9 +15,10 @@ from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
-from msrl.engines.xla import Stretch
-from msrl.ir.graph import Call, Node, Pure, Recv, Send, definitions, free, is_resource, uses, walk
+from msrl.engines.xla import CompiledStretch
+from msrl.ir.graph import Call, Flush, Node, Pure, Recv, Send, Stretch, definitions, is_resource, walk
 from msrl.ir.interp import Host, Names, run_nodes
+from msrl.passes.fuse_stretches import is_selection
 
 
 class HostEngine(Host):
@@ -29,7 +28,7 @@ class HostEngine(Host):
         self.reference = Reference(ops, root, shapes.items)
         self.seeds = root.shape[0] if root.ndim else None
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
-        self._parts: dict[int, tuple[tuple[Node, ...], list[Stretch | Node]]] = {}
+        self._programs: dict[int, tuple[Node, CompiledStretch | None]] = {}
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
         return self.reference.call(node, args, kwargs, reads)
@@ -39,23 +38,44 @@ class HostEngine(Host):
         # A counter is a 32-bit number from the start, or the first call of a stretch would compile it twice.
         return np.int32(value) if is_resource(node.out) else value
 
-    def block(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...], once: bool = False) -> None:
-        for part in self.parts(nodes, tail, once):
-            if isinstance(part, Stretch):
-                names.update(part(self.wide(names, part.inputs), self.root))
+    def block(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...] = (), once: bool = False) -> None:
+        for node in nodes:
+            program = self.program(node, once)
+            if program is None:
+                run_nodes((node,), names, self)
             else:
-                run_nodes((part,), names, self)
+                names.update(program(self.wide(names, program.inputs), self.root))
 
-    def foresee(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...]) -> list[Stretch] | None:
+    def program(self, node: Node, once: bool) -> CompiledStretch | None:
+        """What a node compiles to; None for one that Python takes. An op that no stretch holds is its own program."""
+        if id(node) not in self._programs:
+            program = None
+            if isinstance(node, Stretch) or self.alone(node):
+                nodes = node.nodes if isinstance(node, Stretch) else (node,)
+                program = CompiledStretch(nodes, tuple(definitions(node)), self.ops, self.shapes, self.seeds, once,
+                                          self.compiled)
+            self._programs[id(node)] = node, program
+        return self._programs[id(node)][1]
+
+    def alone(self, node: Node) -> bool:
+        match node:
+            case Call():
+                return traceable(node, self.ops)
+            case Pure():
+                return node.out not in self.shapes.tabular and not is_selection(node)
+        return False
+
+    def foresee(self, nodes: tuple[Node, ...], names: Names) -> list[CompiledStretch] | None:
         """The programs of a block that will run once, traced, with the shapes of what they make added to the names;
         None if it depends on what the host does."""
         found = []
-        for part in self.parts(nodes, tail, once=True):
-            if isinstance(part, Stretch):
-                names.update(part.foresee(self.wide(names, part.inputs), self.root))
-                found.append(part)
-            elif isinstance(part, Pure):
-                run_nodes((part,), names, self)
+        for node in nodes:
+            program = self.program(node, once=True)
+            if program is not None:
+                names.update(program.foresee(self.wide(names, program.inputs), self.root))
+                found.append(program)
+            elif isinstance(node, Pure):
+                run_nodes((node,), names, self)
             else:
                 return None
         return found
@@ -70,67 +90,8 @@ class HostEngine(Host):
         host = isinstance(x, (bool, int, float, np.generic))
         return np.broadcast_to(strong(x), (self.seeds, *np.shape(x))) if host and self.seeds else x
 
-    def parts(self, nodes: tuple[Node, ...], tail: tuple[str, ...], once: bool) -> list["Stretch | Node"]:
-        if id(nodes) not in self._parts:
-            self._parts[id(nodes)] = nodes, self.divide(nodes, tail, once)
-        return self._parts[id(nodes)][1]
-
-    def divide(self, nodes: tuple[Node, ...], tail: tuple[str, ...], once: bool) -> list["Stretch | Node"]:
-        order: list[tuple[bool, list[Node]]] = []  # (compiled?, nodes)
-        stretch: list[Node] = []
-        made: set[str] = set()
-
-        def close() -> None:
-            nonlocal stretch
-            rest: list[Node] = []
-            while stretch and isinstance(stretch[-1], Pure) and is_selection(stretch[-1]):
-                rest.insert(0, stretch.pop())
-            if stretch:
-                order.append((True, stretch))
-            order.extend((False, [node]) for node in rest)
-            stretch = []
-            made.clear()
-
-        for node in nodes:
-            if isinstance(node, Pure) and node.out in self.shapes.tabular:
-                order.append((False, [node]))
-            elif isinstance(node, Pure) and is_selection(node) and not any(name in made for name in uses(node)):
-                order.append((False, [node]))  # before the open stretch: what it reads is there already
-            elif traceable(node, self.ops):
-                stretch.append(node)
-                made.update(definitions(node))
-            else:
-                close()
-                order.append((False, [node]))
-        close()
-        parts: list[Stretch | Node] = []
-        for at, (compiled, members) in enumerate(order):
-            if compiled:
-                later = free(tuple(n for _, group in order[at + 1:] for n in group), tail)
-                outputs = tuple(n for member in members for n in definitions(member) if n in later)
-                parts.append(Stretch(tuple(members), outputs, self.ops, self.shapes, self.seeds, once,
-                                     self.compiled))
-            else:
-                parts.extend(members)
-        return parts
-
 
 def traceable(node: Node, ops: Ops) -> bool:
     """Can the node be part of a compiled program? Ops on the host cannot, and moves only among devices."""
     return all(ops.world.traceable(inner.component) if isinstance(inner, Call) else
-               ops.devices is not None or not isinstance(inner, (Send, Recv)) for inner in walk((node,)))
-
-
-def is_selection(node: Pure) -> bool:
-    """Attributes, constant indices, tuples of names and unpacking: no arithmetic."""
-    return _selects(node.expr)
-
-
-@cache
-def _selects(expr: str) -> bool:
-    allowed = (ast.Expression, ast.Name, ast.Attribute, ast.Tuple, ast.Load, ast.Subscript, ast.Constant)
-    if expr.startswith("unpack_("):
-        return True
-    tree = ast.parse(expr, mode="eval")
-    # Indexing an array is work; `pair[0]` of a tuple is not, and stands for unpacking.
-    return all(isinstance(node, allowed) for node in ast.walk(tree)) and not isinstance(tree.body, ast.Constant)
+               ops.devices is not None or not isinstance(inner, (Send, Recv, Flush)) for inner in walk((node,)))

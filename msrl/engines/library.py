@@ -23,9 +23,10 @@ from msrl.ir.graph import Call
 class Ops:
     """One per world. Functions are cached, so that JAX traces and compiles each op once."""
 
-    def __init__(self, world: World, axes: Mapping[str, int] = MappingProxyType({})):
-        """`axes`: the dimension on which a name of the graph is divided."""
-        self.world, self.axes = world, axes
+    def __init__(self, world: World, axes: Mapping[str, int] = MappingProxyType({}), batched: bool = True):
+        """`axes`: the dimension on which a name of the graph is divided. `batched`: do shards that are fused run as
+        one batch, or one after another in one program?"""
+        self.world, self.axes, self.batched = world, axes, batched
         self.scopes = Scopes(world.trainer, {"part_": world.cut})
         self.op: Callable[[str, str], Op] = cache(lambda component, method: make_op(world, component, method))
         self.alone = cache(lambda component, method: alone(self.op(component, method), component, method))
@@ -33,9 +34,9 @@ class Ops:
         self.learning = self._learning()
         self.devices: Any = None  # a `Devices`, if its programs run on several
 
-    def part(self, shards: range) -> "Ops":
+    def part(self, shards: range, batched: bool | None = None) -> "Ops":
         """The same ops for some of the shards. What runs one shard alone is shared."""
-        other = Ops(self.world.part(shards), self.axes)
+        other = Ops(self.world.part(shards), self.axes, self.batched if batched is None else batched)
         other.op, other.alone, other.learning = self.op, self.alone, self.learning
         return other
 
@@ -45,7 +46,7 @@ class Ops:
 
     def _fused(self, component: str, method: str, dims: Dims = ()) -> Callable[..., tuple[Any, tuple]]:
         op = self.op(component, method)
-        return fuse(op, len(self.world.span(op.over)), self.world.num_envs, dims)
+        return fuse(op, len(self.world.span(op.over)), self.world.num_envs, dims, self.batched)
 
     def _learning(self) -> Callable[..., Cut]:
         """The program of one of several learners, cut at agreements, for arguments like these: (root key, learner, call

@@ -96,6 +96,8 @@ class World:
                 return self.env.traceable
             case "actor" | "learner" | "metrics":
                 return True
+            case "parameters":  # they are where several instances meet
+                return False
         return (self.buffers.get(component) or self.own[component]).traceable
 
     def over(self, component: str) -> Over | None:
@@ -209,9 +211,11 @@ def alone(op: Op, component: str, method: str) -> Callable[..., tuple[Any, tuple
     return jax.jit(run, donate_argnums=(3,) if op.states else ()) if op.traceable else run
 
 
-def fuse(op: Op, count: int, num_envs: int, dims: Dims) -> Callable[[jax.Array, tuple, tuple, dict], tuple[Any, tuple]]:
+def fuse(op: Op, count: int, num_envs: int, dims: Dims,
+         batched: bool = True) -> Callable[[jax.Array, tuple, tuple, dict], tuple[Any, tuple]]:
     """The op on whole values, all `count` shards or learners at once. Their states have a leading dimension if there
-    are several; `keys` is then one key for each. Jitted, so that it is traced once however often it is used."""
+    are several; `keys` is then one key for each. Jitted, so that it is traced once however often it is used. Unless
+    `batched`, shards stand one after another in the program; learners are always a batch, in which they agree."""
     if count == 1 and op.out_dim is not None:
         return jax.jit(op.run)
 
@@ -223,7 +227,8 @@ def fuse(op: Op, count: int, num_envs: int, dims: Dims) -> Callable[[jax.Array, 
         args, fields = jax.tree.map(lambda x, dim: x if dim < 0 else x.reshape(
             *x.shape[:dim], count, x.shape[dim] // count, *x.shape[dim + 1:]), (args, fields), axes)
         axes = jax.tree.map(lambda dim: None if dim < 0 else dim, axes)
-        mapped = jax.vmap(op.run, in_axes=(0, 0 if op.states else None, *axes),
+        each = jax.vmap if batched or op.out_dim is None else one_by_one
+        mapped = each(op.run, in_axes=(0, 0 if op.states else None, *axes),
                           out_axes=(op.out_dim or 0, 0 if op.out_dim is not None else None),
                           axis_name=LEARNERS if op.out_dim is None else None)
         if op.out_dim is not None:
@@ -254,6 +259,22 @@ def fuse(op: Op, count: int, num_envs: int, dims: Dims) -> Callable[[jax.Array, 
         return x.reshape(*x.shape[:at], x.shape[at] * x.shape[at + 1], *x.shape[at + 2:])
 
     return jax.jit(run)
+
+
+def one_by_one(run: Callable[..., Any], in_axes: tuple, out_axes: tuple, axis_name: None) -> Callable[..., Any]:
+    """As `jax.vmap`, but for the shapes that `run` sees compiled: it is there once for each."""
+
+    def mapped(keys: jax.Array, *given: Any) -> Any:
+        axes = jax.tree.map(lambda axis, tree: jax.tree.map(lambda x: axis, tree), in_axes[1:], given,
+                            is_leaf=lambda axis: axis is None or isinstance(axis, int))
+        flat_axes, (leaves, form) = jax.tree.leaves(axes, is_leaf=lambda x: x is None), jax.tree.flatten(given)
+        outs = [run(keys[number], *jax.tree.unflatten(form, [
+            x if axis is None else jax.lax.index_in_dim(x, number, axis, keepdims=False)
+            for x, axis in zip(leaves, flat_axes, strict=True)])) for number in range(keys.shape[0])]
+        return tuple(jax.tree.map(lambda *xs, axis=axis: jnp.stack(xs, axis), *parts)
+                     for axis, parts in zip(out_axes, zip(*outs, strict=True), strict=True))
+
+    return mapped
 
 
 def settle(x: Any) -> Any:

@@ -1,8 +1,8 @@
 """The xla engine: a stretch of nodes, loops and branches included, as one compiled program.
 
 `Traced` walks nodes with JAX tracers: a `for` becomes `lax.fori_loop`, a `while` a `lax.while_loop`, an `if` a
-`lax.cond`. `Stretch` compiles a block; `Chunk` compiles several passes of a loop, so that the host gets a word in
-between. Resources that a program replaces are donated.
+`lax.cond`. `CompiledStretch` compiles a block; `Chunk` compiles several passes of a loop, so that the host gets a word
+in between. Resources that a program replaces are donated.
 """
 
 import time
@@ -23,6 +23,7 @@ from msrl.engines.shapes import Shapes
 from msrl.engines.tables import Table, fill, tables_of
 from msrl.ir.graph import (
     Call,
+    Flush,
     For,
     If,
     Node,
@@ -31,6 +32,7 @@ from msrl.ir.graph import (
     Send,
     While,
     base,
+    before,
     calls,
     definitions,
     free,
@@ -89,11 +91,12 @@ class Traced(Machine):
             return None  # read by other tabular names only, which are in tables
         return self.ops.scopes.evaluate(node, inputs)
 
-    def move(self, node: Send | Recv, names: Names) -> None:
+    def move(self, node: Send | Recv | Flush, names: Names) -> None:
         """Among devices: each sends its part, and receives the whole."""
         if isinstance(node, Send):
             self.sent[node.move] = names[node.value]
             return
+        assert isinstance(node, Recv), "nothing is held for oneself"
         dim = self.moves[node.move].dim
         names[node.out] = jax.tree.map(
             lambda x: lax.all_gather(x, DEVICES, axis=dim, tiled=True) if jnp.ndim(x) > dim else x,
@@ -173,7 +176,7 @@ def no_metrics(shapes: Shapes) -> dict[str, Any]:
     return {site: ({name: np.float32(0) for name in names}, np.int32(0)) for site, names in shapes.metrics.items()}
 
 
-class Stretch:
+class CompiledStretch:
     """A block compiled as one program. Called with the names in scope; returns those that are needed after it. A call
     that compiles, as the first one does, tells `compiled` how many seconds it took."""
 
@@ -186,7 +189,8 @@ class Stretch:
         inputs = [name for name in free(nodes, outputs) if name not in tabled]
         written = {resource for call in calls(nodes) for resource in call.writes}
         gone = {base(name) for name in written}
-        self.given = tuple(n for n in inputs if is_resource(n) and base(n) in gone and n not in outputs)
+        self.given = tuple(n for n in inputs if is_resource(n) and base(n) in gone and n not in outputs
+                           and not self.remembered(base(n)))
         self.kept = tuple(name for name in inputs if name not in self.given)
         self.inputs = (*self.given, *self.kept)
         self.outputs = outputs
@@ -201,6 +205,10 @@ class Stretch:
         """Traces it for names of which shapes are known; returns the shapes of those that it makes."""
         self.ahead = Ahead(self.run, *self.arguments(names, root))
         return dict(zip(self.outputs, self.ahead.returns, strict=True))
+
+    def remembered(self, resource: str) -> bool:
+        """Does a loop hand on what it was a pass ago? Then others may still read what is replaced."""
+        return any(base(name) == before(resource) for name in self.shapes.names)
 
     def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array) -> tuple:
         self.began = time.perf_counter()  # Python is here only while JAX traces, so other calls have no clock to read

@@ -103,11 +103,13 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """In a local program: hands a name to another fragment. `move` identifies the channel."""
+    """In a local program: hands a name to another fragment. `move` identifies the channel. What is `held` leaves with
+    the next `Flush` to the same fragment, in one message with all else that is held for it."""
 
     move: str
     value: str
     span: Span | None = field(default=None, compare=False)
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,24 @@ class Recv:
     span: Span | None = field(default=None, compare=False)
 
 
-Node = Call | Pure | For | While | If | Send | Recv
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """In a local program: what is held for the fragment `target` leaves now."""
+
+    target: str
+    span: Span | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """In a local program: nodes that are compiled as one program. Of the names they make, `outputs` are read later."""
+
+    outputs: tuple[str, ...]
+    nodes: tuple["Node", ...]
+    span: Span | None = field(default=None, compare=False)
+
+
+Node = Call | Pure | For | While | If | Send | Recv | Flush | Stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,23 +160,35 @@ def base(name: str) -> str:
     return name.rpartition(".")[0]
 
 
+def before(resource: str) -> str:
+    """The name, version apart, of what a resource was a pass ago: `$weights` → `$weights.before`."""
+    return f"{resource}.before"
+
+
 def is_resource(name: str) -> bool:
     return name.startswith(("$", "#"))
+
+
+def blocks(node: Node) -> tuple[tuple[Node, ...], ...]:
+    """The blocks that a node holds, in the order in which they run."""
+    match node:
+        case For():
+            return (node.body,)
+        case While():
+            return node.test, node.body
+        case If():
+            return node.then, node.orelse
+        case Stretch():
+            return (node.nodes,)
+    return ()
 
 
 def walk(nodes: tuple[Node, ...]) -> Iterator[Node]:
     """Every node, outer ones before what they hold."""
     for node in nodes:
         yield node
-        match node:
-            case For():
-                yield from walk(node.body)
-            case While():
-                yield from walk(node.test)
-                yield from walk(node.body)
-            case If():
-                yield from walk(node.then)
-                yield from walk(node.orelse)
+        for block in blocks(node):
+            yield from walk(block)
 
 
 def calls(nodes: tuple[Node, ...]) -> Iterator[Call]:
@@ -196,6 +227,8 @@ def definitions(node: Node) -> Iterator[str]:
             yield from (carry.out for carry in node.carries)
         case If():
             yield from (merge.out for merge in node.merges)
+        case Stretch():
+            yield from node.outputs
 
 
 def free(nodes: tuple[Node, ...], tail: tuple[str, ...] = ()) -> dict[str, None]:
@@ -219,6 +252,8 @@ def free(nodes: tuple[Node, ...], tail: tuple[str, ...] = ()) -> dict[str, None]
             case If():
                 read(tuple(free(node.then, tuple(merge.then for merge in node.merges))))
                 read(tuple(free(node.orelse, tuple(merge.orelse for merge in node.merges))))
+            case Stretch():
+                read(tuple(free(node.nodes, node.outputs)))
         made.update(definitions(node))
     read(tail)
     return seen

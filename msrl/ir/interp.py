@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import Any, assert_never
 
 from msrl.errors import TypeCheckError
-from msrl.ir.graph import Call, For, Graph, If, Node, Pure, Recv, Send, While, base, nexts
+from msrl.ir.graph import Call, Flush, For, Graph, If, Node, Pure, Recv, Send, Stretch, While, base, nexts
 
 Names = dict[str, Any]
 
@@ -49,7 +49,7 @@ class Machine(ABC):
     @abstractmethod
     def if_(self, node: If, names: Names) -> None: ...
 
-    def move(self, node: Send | Recv, names: Names) -> None:
+    def move(self, node: Send | Recv | Flush, names: Names) -> None:
         """What crosses between instances, for a machine that is all of them at once."""
         raise AssertionError("moves are for whoever runs the local programs")
 
@@ -114,8 +114,10 @@ def run_nodes(nodes: tuple[Node, ...], names: Names, machine: Machine) -> None:
                 machine.while_(node, names)
             case If():
                 machine.if_(node, names)
-            case Send() | Recv():
+            case Send() | Recv() | Flush():
                 machine.move(node, names)
+            case Stretch():
+                machine.block(node.nodes, names, node.outputs)
             case _:
                 assert_never(node)
 

@@ -8,7 +8,7 @@ is counted where its home sends it, in the loops of the local program that runs.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from msrl.ir.graph import Call, For, Node, Pure, Send, While, base, definitions, walk
+from msrl.ir.graph import Call, For, Node, Pure, Send, While, base, blocks, definitions, walk
 from msrl.ir.placed import Fragment, LocalProgram, Move, PlacedGraph
 
 Loops = tuple[For | While, ...]
@@ -83,12 +83,10 @@ def sends(nodes: tuple[Node, ...], around: Loops) -> Iterator[tuple[str, Loops]]
                 yield node.move, around
             case Call(method="learn"):
                 yield node.writes[0], around
-            case For() | While():
-                inner = node.body if isinstance(node, For) else (*node.test, *node.body)
-                yield from sends(inner, (*around, node))
             case _:
-                for block in (getattr(node, name, ()) for name in ("then", "orelse")):
-                    yield from sends(block, around)
+                inside = (*around, node) if isinstance(node, (For, While)) else around
+                for block in blocks(node):
+                    yield from sends(block, inside)
 
 
 def trips(loops: Loops) -> int | None:

@@ -72,6 +72,7 @@ class LocalProgram:
     nodes: tuple[Node, ...]
     results: tuple[str, ...]  # of the graph's results, those that live here
     parts: tuple[tuple[str, str, int], ...] = ()  # (name, of which whole value, on which dimension it was cut)
+    batched: bool = False  # do the shards of an instance run as one batch?
 
 
 def restrict(node: Node, computed: Container[str]) -> Node:

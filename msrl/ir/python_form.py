@@ -8,7 +8,7 @@ functions of all fragments together makes the calls of the loop, in its order.
 import ast
 from collections.abc import Iterator
 
-from msrl.ir.graph import Call, For, If, Node, Pure, Recv, Send, While
+from msrl.ir.graph import Call, Flush, For, If, Node, Pure, Recv, Send, Stretch, While
 from msrl.ir.placed import LocalProgram, PlacedGraph
 from msrl.ir.variables import Variables
 
@@ -24,7 +24,9 @@ class _Writer:
 
     def source(self, instances: int) -> str:
         fragment = self.program.fragment
-        which = f"  # one of {instances}, each with its part of the environments" if instances > 1 else ""
+        notes = [f"one of {instances}, each with its part of the environments"] if instances > 1 else []
+        notes += ["its shards run as one batch"] if self.program.batched and fragment.axis else []
+        which = f"  # {'; '.join(notes)}" if notes else ""
         lines = [f"def {fragment.name.replace('-', '_')}_fragment():{which}",
                  f'    """{", ".join(fragment.components)}"""']
         return "\n".join([*lines, *self.indented(self.program.nodes)]) + "\n"
@@ -43,7 +45,14 @@ class _Writer:
                 yield self.call(node)
             case Send():
                 move = self.moves[node.move]
-                yield f'send({self.read(node.value)}, to="{move.target}", by="{move.kind}")'
+                verb = "hold" if node.held else "send"
+                yield f'{verb}({self.read(node.value)}, to="{move.target}", by="{move.kind}")'
+            case Flush():
+                yield f'flush(to="{node.target}")'
+            case Stretch():
+                if lines := [line for inner in node.nodes for line in self.node(inner)]:
+                    yield "with compiled:"
+                    yield from (f"    {line}" for line in lines)
             case Recv():
                 move, variable = self.moves[node.move], self.variables.variable(node.out)
                 yield f'{variable} = receive("{variable}", source="{move.source}", by="{move.kind}")'

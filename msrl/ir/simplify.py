@@ -10,6 +10,7 @@ from typing import TypeVar
 from msrl.ir.graph import (
     Call,
     Carry,
+    Flush,
     For,
     Graph,
     If,
@@ -17,6 +18,7 @@ from msrl.ir.graph import (
     Pure,
     Recv,
     Send,
+    Stretch,
     While,
     free,
     is_resource,
@@ -115,7 +117,7 @@ def substitute(node: Node, names: dict[str, str]) -> Node:
             return replace(node, condition=new(node.condition))
         case Send():
             return replace(node, value=new(node.value))
-        case Recv():
+        case Recv() | Flush() | Stretch():
             return node
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from msrl.errors import Span, VerifyError
-from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, Recv, Send, While
+from msrl.ir.graph import Call, Carry, Flush, For, Graph, If, Merge, Node, Pure, Recv, Send, Stretch, While
 from msrl.ir.placed import Fragment, LocalProgram
 
 Spans = Literal["none", "line", "whole"]
@@ -31,7 +31,9 @@ def show(graph: Graph, spans: bool = True) -> str:
 
 def show_local(program: LocalProgram) -> str:
     fragment = program.fragment
-    lines = [f"local {fragment.name}{f' over {fragment.axis}' if fragment.axis else ''} {{"]
+    head = " ".join([f"local {fragment.name}", *([f"over {fragment.axis}"] if fragment.axis else []),
+                     *(["batched"] if program.batched else [])])
+    lines = [f"{head} {{"]
     lines += [f"  component {name}" for name in fragment.components]
     return _close(lines, program.nodes, program.results, "whole")
 
@@ -61,9 +63,15 @@ def _block(nodes: tuple[Node, ...], indent: str, spans: Spans) -> Iterator[str]:
                 inputs = "".join(f" {name}={value}" for name, value in node.inputs)
                 yield f"{indent}{node.out} = pure {json.dumps(node.expr)}{inputs} in {node.scope}{at}"
             case Send():
-                yield f"{indent}send {node.value} by {node.move}{at}"
+                yield f"{indent}{'hold' if node.held else 'send'} {node.value} by {node.move}{at}"
             case Recv():
                 yield f"{indent}{node.out} = recv {node.move}{at}"
+            case Flush():
+                yield f"{indent}flush {node.target}{at}"
+            case Stretch():
+                yield f"{indent}{' '.join(('stretch', *node.outputs))} {{{at}"
+                yield from _block(node.nodes, inner, spans)
+                yield f"{indent}}}"
             case For():
                 yield f"{indent}for {node.index} in {node.start}, {node.stop}, {node.step} {{{at}"
                 yield from _carries(node.carries, inner)
@@ -105,7 +113,9 @@ _STRING = r'"(?:[^"\\]|\\.)*"'
 _SPAN = re.compile(rf" @({_STRING}):(\d+):(\d+)\+(\d+) ({_STRING})$")  # a quote inside a string is never bare
 _PURE = re.compile(rf"(\S+) = pure ({_STRING})((?: \w+=\S+)*) in (\w+)$")
 _CALL = re.compile(r"(?:(.*?) ?= )?([\w]+)\.(\w+)\((.*?)\)(?: \| ([^\[]*?))?(?: \[(.*)\])?$")
-_SEND = re.compile(r"send (\S+) by (\S+)")
+_SEND = re.compile(r"(send|hold) (\S+) by (\S+)")
+_FLUSH = re.compile(r"flush (\S+)")
+_STRETCH = re.compile(r"stretch((?: \S+)*) \{")
 _RECV = re.compile(r"(\S+) = recv (\S+)")
 _FOR = re.compile(r"for (\S+) in (\S+), (\S+), (\S+) \{$")
 _CARRY = re.compile(r"carry (\S+) = (\S+) next (\S+) out (\S+)$")
@@ -216,8 +226,14 @@ class _Reader:
             self.at += 1
             return If(condition, then, orelse, tuple(merges), span)
         self.at += 1
+        if found := _STRETCH.fullmatch(line):
+            nodes = self.block("}")
+            self.at += 1
+            return Stretch(tuple(found[1].split()), nodes, span)
         if found := _SEND.fullmatch(line):
-            return Send(found[2], found[1], span)
+            return Send(found[3], found[2], span, held=found[1] == "hold")
+        if found := _FLUSH.fullmatch(line):
+            return Flush(found[1], span)
         if found := _RECV.fullmatch(line):
             return Recv(found[1], found[2], span)
         if found := _PURE.fullmatch(line):
@@ -246,7 +262,8 @@ def parse(text: str) -> Graph:
 
 def parse_local(text: str) -> LocalProgram:
     reader = _Reader(text)
-    name, axis = reader.match(re.compile(r"local (\S+)(?: over (\S+))? \{"), reader.line())
+    name, axis, batched = reader.match(re.compile(r"local (\S+)(?: over (\S+))?( batched)? \{"), reader.line())
     components = [part for part, in reader.components(re.compile(r"component (\S+)"))]
     nodes, results = reader.rest()
-    return LocalProgram(Fragment(name, tuple(components), axis), nodes, results)  # type: ignore[arg-type]
+    return LocalProgram(Fragment(name, tuple(components), axis), nodes, results,  # type: ignore[arg-type]
+                        batched=bool(batched))

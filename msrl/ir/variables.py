@@ -12,11 +12,12 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import reduce
 
-from msrl.ir.graph import Call, For, Graph, If, Node, Pure, Recv, Send, While, base, nexts, uses, walk
+from msrl.ir.graph import Call, For, Graph, If, Node, Pure, Recv, Send, Stretch, While, base, nexts, uses, walk
 from msrl.ir.graph import definitions as made
 from msrl.ir.placed import LocalProgram
 
 _UNNAMED = ("t", "condition")  # what the front end calls values that have no variable
+_VERBS = ("send", "hold", "flush", "receive", "compiled")  # what the functions call besides components
 _SELECTION = re.compile(r"[\w.]+")
 
 
@@ -35,7 +36,7 @@ class Variables:
         self.apart: set[str] = set()
         self.makers = {name: node for node in walk(graph.nodes) for name in made(node)}
         self.stems = {name: self.stem(name) for node in walk(graph.nodes) for name in _defined(node)}
-        self.taken = components | set(keyword.kwlist) | {"send", "receive", "range", "instance"}
+        self.taken = components | set(keyword.kwlist) | {"range", "instance", *_VERBS}
         while (found := clash(program.nodes, self)) is not None:
             self.resolve(found)
 
@@ -139,6 +140,8 @@ class _Walk:
             case Call() | Send() | Recv():
                 self.read(*uses(node))
                 self.define(*made(node))
+            case Stretch():
+                self.block(node.nodes)
             case For() | While():
                 self.loop(node)
             case If():

@@ -3,6 +3,8 @@
 Each name is defined once and before it is used; a resource is joined with versions of itself only, is read only in its
 newest version, and is among the results, so that effects cannot be reordered or lost; ops name components that exist.
 Of a local program the same holds, but for what it only has a copy of: that may be dropped when nobody reads it.
+A loop may also carry what a resource was at the head of the pass before (`before` in msrl/ir/graph.py): a copy that
+nobody writes.
 """
 
 from collections.abc import Container
@@ -19,6 +21,7 @@ from msrl.ir.graph import (
     Recv,
     While,
     base,
+    before,
     calls,
     definitions,
     is_resource,
@@ -115,24 +118,32 @@ class _Checker:
 
     def loop(self, node: For | While, carries: tuple[Carry, ...], visible: set[str], newest: dict[str, str],
              test: tuple[Node, ...]) -> None:
+        behind = {carry.out for carry in carries if self.lags(carry, carries)}
         for carry in carries:
-            self.one_resource(node, "carry", (carry.phi, carry.init, carry.next, carry.out))
+            if carry.out not in behind:
+                self.one_resource(node, "carry", (carry.phi, carry.init, carry.next, carry.out))
             if (carry.phi is None) != (carry.init is None):
                 raise self.fail(node, f"The carry of {carry.out} has a phi or an init, but not both.")
             if carry.phi:
                 self.define(node, carry.phi, visible)
                 newest[base(carry.phi)] = carry.phi
         carried = {base(carry.out) for carry in carries}
-        before = dict(newest)
+        entering = dict(newest)
         newest = self.block(test, visible, newest)
         if isinstance(node, While):
             self.use(node, node.condition, visible, newest)
         newest = self.block(node.body, visible, newest)
         for carry in carries:
-            self.use(node, carry.next, visible, newest)
+            if carry.out not in behind:
+                self.use(node, carry.next, visible, newest)
         for name, version in newest.items():
-            if self.matters(name) and name not in carried and before.get(name) != version:
+            if self.matters(name) and name not in carried and entering.get(name) != version:
                 raise self.fail(node, f"{name} is written in the loop, but the loop does not carry it.")
+
+    def lags(self, carry: Carry, carries: tuple[Carry, ...]) -> bool:
+        """Does it hand on what another carry was at the head of the pass?"""
+        return any(other.phi is not None and carry.next == other.phi and carry.init == other.init
+                   and base(carry.phi or "") == base(carry.out) == before(base(other.phi)) for other in carries)
 
     def branches(self, node: If, visible: set[str], newest: dict[str, str]) -> None:
         merged = {base(merge.out) for merge in node.merges}

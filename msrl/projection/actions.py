@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from msrl.errors import Span
-from msrl.ir.graph import Call, For, If, Node, Recv, Send, While
+from msrl.ir.graph import Call, Flush, For, If, Node, Recv, Send, While
 from msrl.ir.placed import PARAMETERS, LocalProgram, Move
 
 Key = tuple[int | str, ...]
@@ -60,7 +60,9 @@ def _block(nodes: tuple[Node, ...], agreed: Agreed, path: Path) -> tuple[Item, .
     for node in nodes:
         match node:
             case Send():
-                items.append(Action("send", node.move, node.value, path, node.span))
+                items.append(Action("hold" if node.held else "send", node.move, node.value, path, node.span))
+            case Flush():
+                items.append(Action("flush", "", node.target, path, node.span))
             case Recv():
                 items.append(Action("recv", node.move, node.out, path, node.span))
             case Call():

@@ -54,14 +54,24 @@ class Exchange:
     def send(self, move_id: str, source: int, value: Any, steps: int = 0, only: int | None = None) -> None:
         """`steps`: environment steps since the last message of the same move, if it is the one that leads. `only`: the
         instance that it is for, if it is not for all."""
+        self.put(move_id, source, value, steps, only)
+        with self.changed:
+            self.tell()
+
+    def send_together(self, source: int, held: list[tuple[str, Any, int]]) -> None:
+        """Several values for one fragment as one message: (move, value, steps) of each."""
+        for move_id, value, steps in held:
+            self.put(move_id, source, value, steps)
+        with self.changed:
+            self.tell()
+
+    def put(self, move_id: str, source: int, value: Any, steps: int, only: int | None = None) -> None:
         move = self.moves[move_id]
         if move_id == self.lead:
             self.enter(source, steps)
         for target, part in enumerate(self.parts(move, value)):
             if self.joined(move, source, target) and only in (None, target):
                 self.channels[move_id, source, target].append(part)
-        with self.changed:
-            self.tell()
 
     def tell(self) -> None:
         """Wakes whoever waits. `changed` is held."""

@@ -304,6 +304,21 @@ def test_order_is_kept_whatever_arrives_first():
     assert learner.receive(GATHER.id, 0).x.tolist() == [2, 2, 12]
 
 
+def test_what_leaves_together_is_one_letter_to_each():
+    sent = []
+    source = exchange(1, lambda fragment, instances, message: sent.append((fragment, instances, cross(message))))
+    values = [Record(x=jnp.full((1,), number), n=number) for number in (4, 5)]
+    source.send_together(1, [(GATHER.id, values[0], 0), (GATHER.id, values[1], 0)])
+    (fragment, instances, letter), = sent
+    assert (fragment, tuple(instances)) == ("learner", (0,))
+    learner = exchange(0, None)
+    learner.deliver(letter)
+    other = Record(x=jnp.zeros(2, int), n=0)
+    learner.deliver(Message(GATHER.id, 0, 1, pack(other)))
+    learner.deliver(Message(GATHER.id, 0, 2, pack(other)))
+    assert [learner.receive(GATHER.id, 0).x.tolist() for _ in range(2)] == [[0, 0, 4], [0, 0, 5]]
+
+
 AGREE = Move("$learner.1", "learner", "learner", "allreduce", None)
 
 

@@ -65,8 +65,18 @@ Did you mean threads?
 See docs/distributions.md."""),
     "unknown pass": (Deployment(passes="+fuse-instance"), None, """\
 There is no pass 'fuse-instance'.
-There are fuse-instances, fuse-stretches, coalesce-moves, overlap.
+There are overlap, coalesce-moves, fuse-instances, fuse-stretches.
 Did you mean fuse-instances?"""),
+    "devices op by op": (Deployment("on-device", learners=2, passes="-fuse-stretches"), None, """\
+on-device cannot do without fuse-stretches.
+It is one compiled program on several devices, in which they tell one another what they have.
+Leave out -fuse-stretches, or use --distribution multi-learner.
+See docs/distributions.md#passes."""),
+    "overlap where nobody waits": (Deployment("whenever", actors=2, passes="+overlap"), None, """\
+overlap means nothing under whenever.
+It is asynchronous: actors never wait for the learner, and take the newest weights there are.
+Leave out +overlap, or use a synchronous distribution.
+See docs/distributions.md#passes."""),
     "no actors": (Deployment(COARSE, actors=0), None, """\
 actors is 0.
 It must be a whole number, 1 or more.

@@ -55,7 +55,7 @@ def traced(monkeypatch):
 
 def compiled_by_calls(worker):
     """How many programs were compiled in the call that needed them."""
-    stretches = [part for _, parts in worker.engine._parts.values() for part in parts if isinstance(part, xla.Stretch)]
+    stretches = [program for _, program in worker.engine._programs.values() if program]
     return sum(program.run._cache_size() for program in (*stretches, *worker._chunks.values()))
 
 

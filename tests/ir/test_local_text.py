@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from msrl.errors import Span, VerifyError
-from msrl.ir.graph import Pure, Recv, Send, walk
+from msrl.ir.graph import Flush, Pure, Recv, Send, Stretch, walk
 from msrl.ir.placed import Fragment, LocalProgram
 from msrl.ir.text import parse_local, show_local
 from tests.ir.graphs import graphs
@@ -24,8 +24,10 @@ def spans(program):
 @given(graphs())
 def test_reads_back_to_an_equal_program(graph):
     span = Span("my algos/ppo.py", 3, 9, 12, 'x = "a @b.py:3" + \'\\"\' @ y  # " @"f":1:1+1 "x"')
-    moves = (Send(MOVE, "obs.1", span), Recv("act.9", "act.9:learner>env"))
-    program = LocalProgram(Fragment("env", ("env", "results"), "env"), (*graph.nodes, *moves), graph.results)
+    moves = (Send(MOVE, "obs.1", span, held=True), Flush("actor", span), Recv("act.9", "act.9:learner>env"))
+    stretches = (Stretch(("a.1", "b.2"), graph.nodes, span), Stretch((), ()))
+    program = LocalProgram(Fragment("env", ("env", "results"), "env"), (*graph.nodes, *moves, *stretches),
+                           graph.results, batched=True)
     assert parse_local(show_local(program)) == program
     assert spans(parse_local(show_local(program))) == spans(program)
 

@@ -5,6 +5,7 @@ import builtins
 import queue
 import threading
 from collections import Counter, defaultdict
+from contextlib import nullcontext
 
 import pytest
 
@@ -12,10 +13,12 @@ from msrl import distribution as distributions
 from msrl.distribution.place import place
 from msrl.frontend.lower import lower
 from msrl.ir.axes import find_axes
-from msrl.ir.graph import base
+from msrl.ir.graph import Flush, Recv, Send, base
 from msrl.ir.interp import Host, interpret
 from msrl.ir.python_form import show
 from msrl.ir.text import parse
+from msrl.passes.coalesce_moves import coalesce_moves
+from msrl.passes.fuse_stretches import fuse_stretches
 from msrl.projection.project import project
 from tests.ir.symbols import Symbol
 from tests.matrix.loops import LOOPS
@@ -68,22 +71,37 @@ class Object:
         return lambda *args, **kwargs: self._trace.call(self._name, method, args, kwargs)
 
 
-def run_functions(placed) -> Trace:
+def optimised(placed):
+    """The local programs as all passes leave them."""
+    programs = coalesce_moves(project(placed), {move.id: move for move in placed.moves})
+    return {name: fuse_stretches(program, lambda node: not isinstance(node, (Send, Recv, Flush)), ())
+            for name, program in programs.items()}
+
+
+def run_functions(placed, programs) -> Trace:
     trace, problems = Trace(), []
     channels: dict[tuple[str, str], queue.Queue] = defaultdict(queue.Queue)
     objects = {name: Object(name, trace) for name, _ in placed.graph.components}
 
-    def work(name: str, code: str) -> None:
+    def function(name: str, code: str):
+        held: dict[str, list] = defaultdict(list)
+        seen = scope(code, **objects, compiled=nullcontext(),
+                     send=lambda value, to, by: channels[name, to].put(value),
+                     hold=lambda value, to, by: held[to].append(value),
+                     flush=lambda to: [channels[name, to].put(value) for value in held.pop(to, ())],
+                     receive=lambda what, source, by: channels[source, name].get(timeout=20))
+        exec(code, seen)
+        return seen[f"{name}_fragment"]
+
+    def work(run) -> None:
         try:
-            seen = scope(code, **objects, send=lambda value, to, by: channels[name, to].put(value),
-                         receive=lambda what, source, by: channels[source, name].get(timeout=20))
-            exec(code, seen)
-            seen[f"{name}_fragment"]()
+            run()
         except BaseException as problem:
             problems.append(problem)
 
-    threads = [threading.Thread(target=work, args=(name, show(program, placed)))
-               for name, program in project(placed).items()]
+    # All are read before any is run: Python 3.11 cannot read source in two threads at a time.
+    threads = [threading.Thread(target=work, args=(run,))
+               for run in [function(name, show(program, placed)) for name, program in programs.items()]]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -98,9 +116,10 @@ def placed_under(graph, distribution: str, with_actors: frozenset[str] = frozens
     return place(graph, distributions.load(distribution).fragments(graph, with_actors), axes)
 
 
+@pytest.mark.parametrize("passes", [project, optimised])
 @pytest.mark.parametrize("distribution", ["local", "single-learner-coarse", "single-learner-fine"])
 @pytest.mark.parametrize("name", LOOPS)
-def test_functions_together_mean_the_graph(name, distribution):
+def test_functions_together_mean_the_graph(name, distribution, passes):
     trainer = LOOPS[name](LOOPS[name].Config(), SPEC)
     buffers = trainer.buffers()
     graph = lower(trainer, tuple(buffers), tuple(trainer.components()))
@@ -108,7 +127,8 @@ def test_functions_together_mean_the_graph(name, distribution):
     interpret(graph, meaning)
     assert meaning.trace.calls["env"]
     with_actors = frozenset(each for each, buffer in buffers.items() if buffer.home == "actor")
-    assert run_functions(placed_under(graph, distribution, with_actors)).calls == meaning.trace.calls
+    placed = placed_under(graph, distribution, with_actors)
+    assert run_functions(placed, passes(placed)).calls == meaning.trace.calls
 
 
 SWAP = """\
@@ -156,4 +176,4 @@ def all_fragment():
 '''
     meaning = Meaning(graph)
     interpret(graph, meaning)
-    assert run_functions(placed).calls == meaning.trace.calls
+    assert run_functions(placed, project(placed)).calls == meaning.trace.calls

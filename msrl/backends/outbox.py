@@ -1,0 +1,49 @@
+"""What an instance sends: at once, or held until it leaves together with others for the same fragment.
+
+Messages are counted where they leave. What is held has a bound, above which it leaves at once.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from msrl.ir.graph import Send, is_resource
+from msrl.runtime.channels import Exchange, Line
+
+HELD_BYTES = 4 << 20  # how much is held for one fragment at most, before it leaves at once
+
+
+class Outbox:
+    """One instance's. `told` is told of every message."""
+
+    def __init__(self, exchange: Exchange | Line, instance: int, told: Callable[[], None]):
+        self.exchange, self.instance, self.told = exchange, instance, told
+        self.sent = 0  # messages to other fragments, so far
+        self.held: dict[str, list[tuple[str, Any, int]]] = {}  # fragment → what leaves together: move, value, steps
+        self.bytes: dict[str, int] = {}  # fragment → how much that is
+
+    def send(self, node: Send, value: Any, steps: int) -> None:
+        # A resource may be written over where it lives; what was sent must not change under its reader.
+        value = jax.tree.map(jnp.copy, value) if is_resource(node.value) else value
+        if not node.held:
+            self.exchange.send(node.move, self.instance, value, steps)
+            self.count()
+            return
+        target = self.exchange.moves[node.move].target
+        self.held.setdefault(target, []).append((node.move, value, steps))
+        size = sum(getattr(leaf, "nbytes", 8) for leaf in jax.tree.leaves(value))
+        self.bytes[target] = self.bytes.get(target, 0) + size
+        if self.bytes[target] > HELD_BYTES:
+            self.flush(target)
+
+    def flush(self, target: str) -> None:
+        if held := self.held.pop(target, None):
+            self.exchange.send_together(self.instance, held)
+            self.bytes[target] = 0
+            self.count()
+
+    def count(self) -> None:
+        self.sent += 1
+        self.told()
