@@ -27,7 +27,7 @@ from msrl.deployment import Deployment
 from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
 from msrl.engines.host import traceable
-from msrl.engines.library import Ops
+from msrl.engines.library import make_ops
 from msrl.engines.ops import make_world
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
@@ -35,7 +35,6 @@ from msrl.envs.wrappers import EpisodeStats, stats
 from msrl.errors import UsageError
 from msrl.feasibility import Setting, check
 from msrl.frontend.lower import lower
-from msrl.ir.axes import find_axes
 from msrl.ir.interp import Names, interpret
 from msrl.runtime.ledger import Ledger
 
@@ -61,8 +60,7 @@ class Program:
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
         self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own))
-        self.divided = {name: over for name in self.world.buffers if (over := self.world.over(name))}
-        self.ops = Ops(self.world, find_axes(self.graph, self.divided))
+        self.ops = make_ops(self.world, self.graph)
         self.shapes = find_shapes(self.graph, self.ops)
         self.traceable = all(traceable(node, self.ops) for node in self.graph.nodes)
         if seeds > 1 and (strict or not self.traceable):

@@ -2,8 +2,8 @@
 
 In: a trainer, its environment and configuration. Out: for every (component, method) an `Op` whose `run` takes
 (key, resources, arguments, fields) and returns (value, resources written). An op knows what it runs once for (each
-shard of the environments, each learner) and on which dimension of its arrays these lie. Random keys depend on
-(seed, component and method, shard, how often the method was called), and on nothing else.
+shard of the environments, each learner, each shard of the agents) and on which dimension of its arrays these lie.
+Random keys depend on (seed, component and method, shard, how often the method was called), and on nothing else.
 """
 
 import zlib
@@ -19,7 +19,7 @@ from msrl.api import Agent, Buffer, Component, Config, Env, Record, Trainer
 from msrl.api.agreement import DEVICES, LEARNERS, in_scope
 from msrl.errors import TypeCheckError, UsageError
 
-Over = Literal["shard", "learner"]
+Over = Literal["shard", "learner", "agent"]
 Dims = tuple[int | None, ...]  # for each argument of a learner, the dimension on which it is divided
 
 
@@ -31,6 +31,7 @@ class Op:
     over: Over | None = None  # runs once for each of these
     out_dim: int | None = 0  # the dimension of its value on which they lie; None if learners agree on it
     states: bool = True  # does each have a state of its own? (weights are shared)
+    by_agent: bool = False  # runs once for each agent shard as well, each with weights and a learner of its own
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class World:
     own: Mapping[str, Component]
     first_shard: int = 0
     shards: int = 1
+    first_agent_shard: int = 0
+    agent_shards: int = 1
 
     @property
     def config(self) -> Config:
@@ -58,15 +61,28 @@ class World:
         """The environments of this world's shards."""
         return self.envs_per_shard * self.shards
 
+    @property
+    def agents_per_shard(self) -> int:
+        return len(self.env.spec.agents) // self.config.agent_shards
+
     def span(self, over: Over | None) -> range:
         """The numbers of this world's shards or learners; of an op that runs once, 0."""
         match over:
+            case "agent":
+                return range(self.first_agent_shard, self.first_agent_shard + self.agent_shards)
             case "shard":
                 return range(self.first_shard, self.first_shard + self.shards)
             case "learner":
                 each = self.config.shards // self.config.learner_shards
                 return range(self.first_shard // each, (self.first_shard + self.shards) // each)
         return range(1)
+
+    def numbers(self, op: Op) -> list[int]:
+        """By which the op's calls here are known, as are their random numbers: one for each shard of the environments
+        and, within it, of the agents."""
+        agents = self.span("agent") if op.by_agent else range(1)
+        each = self.config.agent_shards if op.by_agent else 1
+        return [number * each + agent for number in self.span(op.over) for agent in agents]
 
     def cut(self, whole: Any, dim: int, rows: bool = False) -> Any:
         """This world's part of a value that has an entry for every environment, or, if `rows`, for every row of what
@@ -90,6 +106,10 @@ class World:
         """The same components with some of the shards only."""
         return replace(self, first_shard=shards.start, shards=len(shards))
 
+    def part_of_agents(self, shards: range) -> "World":
+        """The same components with some of the agents' shards only."""
+        return replace(self, first_agent_shard=shards.start, agent_shards=len(shards))
+
     def traceable(self, component: str) -> bool:
         match component:
             case "env":
@@ -102,6 +122,8 @@ class World:
         """What the component keeps one state for each of."""
         if component == "env" or (component in self.buffers and self.buffers[component].home == "actor"):
             return "shard"
+        if component in ("learner", "weights") and self.config.agent_shards > 1:
+            return "agent"
         return "learner" if component in self.buffers and self.config.learner_shards > 1 else None
 
 
@@ -122,6 +144,7 @@ def make_world(trainer: Trainer, env: Env) -> World:
             f"{config.shards} shards cannot be divided among {config.learner_shards} learner shards.",
             why="Each learner has the same number of the environments' shards.",
             instead=f"Use --learner-shards with a divisor of {config.shards}, or more --shards.")
+    _check_agent_shards(config, env)
     buffers = {name: buffer.for_env(env.traceable) for name, buffer in trainer.buffers().items()}
     buffers = {name: buffer.divide(config.learner_shards) if buffer.home == "learner" and config.learner_shards > 1
                else buffer for name, buffer in buffers.items()}
@@ -132,12 +155,34 @@ def make_world(trainer: Trainer, env: Env) -> World:
             raise UsageError(f"A component cannot be called {name!r}.",
                              why=f"Names are identifiers, each used once; {', '.join(sorted(reserved))} are taken.",
                              instead="Give it another name in `buffers()` or `components()`.")
-    return World(trainer, env, trainer.agent(), buffers, own, shards=config.shards)
+    return World(trainer, env, trainer.agent(), buffers, own, shards=config.shards, agent_shards=config.agent_shards)
+
+
+def _check_agent_shards(config: Config, env: Env) -> None:
+    agents, shards = len(env.spec.agents), config.agent_shards
+    if shards == 1:
+        return
+    if not agents:
+        raise UsageError(
+            f"{env.spec.id} cannot be divided into {shards} agent shards.",
+            why="Each has some of the agents, and this environment has one.",
+            instead="Leave out --agent-shards, or use an environment with several agents, like --env simple_spread.")
+    if agents % shards:
+        raise UsageError(
+            f"{agents} agents cannot be divided into {shards} agent shards.",
+            why="All agent shards have the same number of agents, so that they run the same program.",
+            instead=f"Use --agent-shards with a divisor of {agents}.")
+    if config.learner_shards > 1:
+        raise UsageError(
+            f"{shards} agent shards and {config.learner_shards} learner shards cannot be had at once.",
+            why="Learners of agent shards learn apart, and those of learner shards agree on every gradient.",
+            instead="Leave out --agent-shards or --learner-shards.")
 
 
 def make_op(world: World, component: str, method: str) -> Op:
     """The op for one method of a component."""
     env, actor, learner = world.env, world.agent.actor, world.agent.learner
+    by_agent = world.config.agent_shards > 1
 
     match component, method:
         case "env", "init":
@@ -154,18 +199,20 @@ def make_op(world: World, component: str, method: str) -> Op:
                 return out, (state,)
             return Op(step, env.traceable, over="shard")
         case "actor", "act":
-            return Op(lambda key, s, a, k: (actor.act(s[0], key, *a), ()), True, over="shard", states=False)
+            return Op(lambda key, s, a, k: (actor.act(s[0], key, *a), ()), True, over="shard", states=False,
+                      by_agent=by_agent)
         case "learner", "init":
             def begin(key, states, args, fields):
                 state = learner.init(key)
                 return None, (state, learner.weights(state))
-            return Op(begin, True, keyed=False)
+            return Op(begin, True, keyed=False, by_agent=by_agent)
         case "learner", "learn":
             def learn(key, states, args, fields):
                 state, out = learner.learn(states[0], key, *args)
                 return out, (state, learner.weights(state))
             several = world.config.learner_shards > 1
-            return Op(learn, True, over="learner" if several else None, out_dim=None, states=not several)
+            return Op(learn, True, over="learner" if several else None, out_dim=None, states=not several,
+                      by_agent=by_agent)
     if component in world.buffers:
         return _buffer_op(world.buffers[component], method, world.over(component))
     return _own_op(world.own[component], method)
@@ -269,10 +316,24 @@ def settle_devices(x: Any) -> Any:
 def op_keys(base: jax.Array, op: Op, world: World) -> jax.Array:
     """The keys of the world's shards or learners (one key if there is one), before the call's number is folded in."""
     span = world.span(op.over)
+    if op.by_agent:
+        agents, each = world.span("agent"), world.config.agent_shards
+        numbers = np.array([[number * each + agent for number in span] for agent in agents])  # (agent shards, shards)
+        return fold_in(base, numbers.reshape([size for size in numbers.shape if size > 1]))
     first = span.start + device() * len(span) if op.over else 0
     if len(span) == 1:
         return jax.random.fold_in(base, first)
     return jax.vmap(jax.random.fold_in, (None, 0))(base, first + jnp.arange(len(span)))
+
+
+def fold_in(keys: jax.Array, numbers: Any) -> jax.Array:
+    """One key with each of the numbers folded in, or each of the keys with one number."""
+    fold = jax.random.fold_in
+    for _ in range(np.ndim(numbers)):
+        fold = jax.vmap(fold, (None, 0))
+    for _ in range(keys.ndim):
+        fold = jax.vmap(fold, (0, None))
+    return fold(keys, numbers)
 
 
 def op_key(root: jax.Array, component: str, method: str) -> jax.Array:
