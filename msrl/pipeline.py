@@ -36,6 +36,7 @@ from msrl.errors import UsageError
 from msrl.feasibility import Setting, check
 from msrl.frontend.lower import lower
 from msrl.ir.interp import Names, interpret
+from msrl.ir.placed import AgentAxis
 from msrl.runtime.ledger import Ledger
 
 
@@ -79,7 +80,8 @@ class Program:
     def _deploy(self, deployment: Deployment) -> None:
         policy = distributions.load(deployment.distribution)
         with_actors = frozenset(name for name, buffer in self.world.buffers.items() if buffer.home == "actor")
-        self.placed = place(self.graph, policy.fragments(self.graph, with_actors), self.ops.axes)
+        agents = AgentAxis(self.ops.agents.spread(), self.ops.agents.divisible(), self.ops.seen_whole)
+        self.placed = place(self.graph, policy.fragments(self.graph, with_actors), self.ops.axes, agents)
         learners, devices = deployment.learners, 1
         if policy.device_each and not self.strict:  # strict mode runs the shards one by one, as it does everywhere
             learners, devices = 1, deployment.learners
@@ -223,7 +225,7 @@ def check_deployment(deployment: Deployment, env: Env, config: Config, strict: b
     # Strict mode runs shard by shard, so that it needs no device for each.
     devices = deployment.learners if strict else jax.local_device_count() if on_devices else 1
     check(deployment, Setting(env.spec.id, env.traceable, len(env.spec.agents), config.num_envs, config.shards,
-                              config.learner_shards, devices, twin))
+                              config.learner_shards, config.agent_shards, devices, twin))
 
 
 def check_fields(cls: type[Trainer], fields: dict[str, Any]) -> dict[str, Any]:

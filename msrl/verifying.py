@@ -41,7 +41,7 @@ class Parting:
     op: str
     fragment: str
     instance: int  # from 0
-    shard: int  # of the environments, or of the learners; 0 for what there is one of
+    shard: int  # of the environments (and agents, within each), or of the learners; 0 for what there is one of
     update: int  # the pass of the top-level loop, from 1; 0 before any
     call: int  # of this op for this shard, from 1
     how: str
@@ -128,7 +128,7 @@ class Verifier:
         env, config = self.program.env, self.program.trainer.config
         # In strict mode the shards run one by one, and no instance needs a device of its own.
         check(deployment, Setting(env.spec.id, env.traceable, len(env.spec.agents), config.num_envs, config.shards,
-                                  config.learner_shards, devices=case.instances))
+                                  config.learner_shards, config.agent_shards, devices=case.instances))
         return self.program.deployed(deployment)
 
     def parting(self, case: Case) -> Parting | None:
@@ -176,8 +176,10 @@ def owns(worker: Worker, occasion: Occasion) -> bool:
         return False
     if component == "metrics":
         return True
-    over = worker.ops.world.over(component) if method == "init" else worker.ops.op(component, method).over
-    return occasion.shard in worker.ops.world.span(over)
+    world = worker.ops.world
+    if component in world.buffers and method == "init":
+        return occasion.shard in world.span(world.over(component))
+    return occasion.shard in world.numbers(worker.ops.op(component, method))
 
 
 def unlike(wanted: Entry, found: Entry | None) -> str | None:

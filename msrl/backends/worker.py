@@ -159,7 +159,7 @@ class Worker:
         """Learning with others: wherever learners agree, what those of all instances bring is exchanged."""
         machine = self.engine if isinstance(self.engine, Reference) else self.engine.reference
         steps = machine.learn(tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads),
-                              self.ops.dims(node))
+                              self.ops.dims(node), self.ops.agent_dims(node))
         move, reached = self.exchange.among[node.writes[0]], None
         while True:
             with blame(node, RunError):

@@ -4,6 +4,7 @@ import difflib
 
 from msrl import loading
 from msrl.distribution.device_only import DeviceOnly
+from msrl.distribution.environments import Environments
 from msrl.distribution.local import Local
 from msrl.distribution.multi_learner import MultiLearner
 from msrl.distribution.policy import DistributionPolicy
@@ -14,7 +15,7 @@ from msrl.errors import UsageError
 
 DISTRIBUTIONS: dict[str, type[DistributionPolicy]] = {
     policy.name: policy for policy in (Local, SingleLearnerCoarse, SingleLearnerCoarseAsync, SingleLearnerFine,
-                                       MultiLearner, DeviceOnly)}
+                                       MultiLearner, DeviceOnly, Environments)}
 
 _FORM = "Write path/to/file.py:PolicyClass."
 
