@@ -21,7 +21,8 @@ from msrl import algorithms, envs
 from msrl import distribution as distributions
 from msrl.api import Config, Env, Trainer
 from msrl.backends.eager import Eager
-from msrl.backends.worker import Worker
+from msrl.backends.together import Together, joined, stacked
+from msrl.backends.worker import Worker, leader
 from msrl.backends.workers import make_backend, make_workers
 from msrl.deployment import Deployment
 from msrl.distribution.place import place
@@ -72,7 +73,7 @@ class Program:
         keys = [jax.random.key(seed + number) for number in range(seeds)]
         self.root = jax.numpy.stack(keys) if seeds > 1 else keys[0]
         self._deploy(deployment)
-        self.evaluator = Evaluator(self.world.agent.actor)
+        self.evaluator = Evaluator(self.world.agent.actor, trainer.config.agent_shards)
         self.resources: Mapping[str, Any] = {}
         self.env_steps = 0
         self._lower_seconds = time.perf_counter() - began
@@ -90,7 +91,9 @@ class Program:
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
                                     hosts=[host.name for host in deployment.hosts])
-        self.lead = next(w for w in self.workers if "learner" in w.program.fragment.components)
+        self.lead = leader(self.workers)
+        self.learners = [w for w in self.workers if "learner" in w.program.fragment.components
+                         and w.program.fragment.axis == "agent"]  # each has what its agents learnt
 
     def deployed(self, deployment: Deployment) -> "Program":
         """The same strict program spread out in another way, and not yet run. What was compiled is shared: strict
@@ -115,19 +118,30 @@ class Program:
         seen = np.zeros(3)
         steps: dict[Worker, tuple[int, np.ndarray]] = {}  # of each worker with environments
         states: dict[Worker, list[Any]] = {}
+        together = Together(self.learners, self.strict)
         for worker, look in self.backend.run():
             if "$env" in look:
                 count = int(np.max(np.asarray(look.get("#env.step", 0)))) * worker.ops.world.num_envs
                 steps[worker] = count, _episodes(look["$env"])
                 # Another worker's arrays may be overwritten before they are asked for.
-                states[worker] = look["$env"] if worker is self.lead else jax.tree.map(_copy, look["$env"])
-            if worker is not self.lead:
-                continue
-            self.resources = look
-            yield self._update(steps, states, seen)
+                now = worker is self.lead and not self.learners
+                states[worker] = look["$env"] if now else jax.tree.map(_copy, look["$env"])
+            if worker in self.learners:
+                together.add(worker, look)
+            if worker is self.lead:
+                self.resources = look
+                update = self._update(steps, states, seen)
+                if not self.learners:
+                    yield update
+                    continue
+                together.wait(worker.at, (update, self.shard_states))
+            for (update, self.shard_states), self.resources in together.ready():
+                yield update
         if len(self.workers) == 1:
             return  # its last look was the end
         self.resources = {name: value for worker in self.workers for name, value in worker.resources.items()}
+        if self.learners:
+            self.resources.update(joined([(w, w.resources) for w in self.learners], self.strict))
         yield self._update(steps, {w: w.resources["$env"] for w in self.workers if "$env" in w.resources}, seen)
 
     def _update(self, steps: dict[Worker, tuple[int, np.ndarray]], states: dict[Worker, Any],
@@ -171,9 +185,12 @@ class Program:
         return [list(states) for states in zip(*each, strict=True)]
 
     def per_seed(self, resource: str) -> list[Any]:
+        """What is there once for each agent shard has a leading dimension for them."""
         value = self.resources[resource]
         if self.ops.devices:  # one copy will do
             value = jax.device_get(value)
+        if self.world.over(resource[1:]) == "agent" and (self.strict or self.learners):
+            value = stacked(value)
         return _unstack(value, self.seeds) if self.seeds > 1 else [value]
 
     def evaluate(self, episodes: int = 100) -> list[Episodes]:

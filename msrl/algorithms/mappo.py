@@ -39,7 +39,7 @@ class MAPPOConfig(Config):
     hidden: Widths = (64, 64)
     """Widths of the hidden layers, in both networks."""
     agent_id: bool = False
-    """Whether the policy is told which agent of its team it acts for (one-hot), so that agents can behave differently."""
+    """Whether the policy is told which agent of its team it acts for (one-hot), so that these can behave differently."""
     learning_rate: NotNegative = 7e-4
     """Step size of Adam."""
     gamma: Portion = 0.99
@@ -140,7 +140,7 @@ class MAPPOLearner(Learner):
                                     minibatches=config.minibatches)
 
     def rows(self, params, batch, everyone):
-        """What the epochs learn from, leaves (T*B, ...), from rollouts with leaves (T, B, ...): our team's, and all's."""
+        """What the epochs learn from, leaves (T*B, ...), from rollouts with leaves (T, B, ...): our team's, all's."""
         joint = self.views.joint(everyone.obs)
         both = jnp.stack([joint, self.views.joint(everyone.final_obs)])  # (2, T, B, N * F)
         value, next_value = self.critic.apply(params["critic"], both)  # (T, B, N) each

@@ -1,10 +1,10 @@
 """What moves between the instances of fragments, across processes.
 
 In: values, as trees of arrays and numbers. On the wire: their leaves, JAX arrays as NumPy's, and for each whether it
-was JAX's. The tree is known to both ends from the shapes of the graph; what learners bring to an agreement is not in
-the graph, so there the tree goes along. Out: equal values of the same kinds, so that whoever computes with them gets
-the same bits as in one process. A channel keeps order even if its messages arrive in another, because they are
-numbered. Shards are cut and joined as NumPy arrays, which costs microseconds.
+was JAX's. The tree is known to both ends from the shapes of the graph; of what learners bring to an agreement, and of
+weights that strict mode keeps apart by agent shard, it goes along. Out: equal values of the same kinds, so that whoever
+computes with them gets the same bits as in one process. A channel keeps order even if its messages arrive in another,
+because they are numbered. Shards are cut and joined as NumPy arrays, which costs microseconds.
 """
 
 import copyreg
@@ -117,7 +117,8 @@ class RemoteExchange(Exchange):
     def send(self, move_id: str, source: int, value: Any, steps: int = 0) -> None:
         move = self.moves[move_id]
         kinds, leaves = pack(value)
-        tree = tree_bytes(jax.tree.structure(value)) if move.kind == "allreduce" else None
+        form = jax.tree.structure(value)
+        tree = None if form == self.trees[move_id] and move.kind != "allreduce" else tree_bytes(form)
         number = self.sent[move_id] = self.sent.get(move_id, 0) + 1
         targets = [target for target in range(len(self.sizes[move.target])) if self.joined(move, source, target)]
         if move.kind == "scatter":

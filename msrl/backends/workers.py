@@ -14,7 +14,8 @@ from msrl.backends.threads import Threads
 from msrl.backends.worker import Worker
 from msrl.engines.devices import use_devices
 from msrl.engines.library import Ops
-from msrl.engines.shapes import Shapes, agent_shapes, local_shapes
+from msrl.engines.parts import part_of
+from msrl.engines.shapes import Shapes
 from msrl.errors import UsageError
 from msrl.ir.graph import For, If, Node, Recv, While, walk
 from msrl.ir.placed import Fragment, LocalProgram, Move, PlacedGraph
@@ -27,7 +28,8 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
                  actors: int, learners: int = 1, devices: int = 1, unordered: bool = False,
                  max_lag: int | None = None) -> list[Worker]:
     """Workers in the order of fragments and instances. `actors` and `learners`: instances of what is replicated,
-    without and with the learner, or over agents. On several `devices`, one worker has all. `unordered`: first come, first served."""
+    without and with the learner; what is replicated over agents has `learners`. On several `devices`, one worker has
+    all. `unordered`: first come, first served."""
     world = ops.world
 
     def instances(fragment: Fragment) -> list[range]:
@@ -51,19 +53,9 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
         if devices > 1:
             use_devices(program, ops, shapes, placed.moves, devices)
         for instance, run in enumerate(runs[name]):
-            mine, local = part_of(ops, shapes, placed, name, run)
+            mine, local = part_of(ops, shapes, program.fragment, placed.divided(name), run)
             workers.append(Worker(program, instance, local, mine, root, strict, exchange))
     return workers
-
-
-def part_of(ops: Ops, shapes: Shapes, placed: PlacedGraph, fragment: str, run: range) -> tuple[Ops, Shapes]:
-    """What an instance of the fragment has to do with that is given these shards."""
-    world, divided = ops.world, placed.divided(fragment)
-    if placed.fragment(fragment).axis == "agent":
-        mine = ops.part_of_agents(run) if len(run) < world.agent_shards else ops
-        return mine, agent_shapes(shapes, ops.agents, divided, len(run) * world.agents_per_shard)
-    mine = ops.part(run) if len(run) < world.shards else ops
-    return mine, local_shapes(shapes, divided, world.num_envs, mine.world.num_envs)
 
 
 def leading_move(programs: dict[str, LocalProgram], moves: dict[str, Move], unordered: bool) -> str | None:

@@ -4,6 +4,7 @@ import sys
 import time
 
 from msrl import distribution as distributions
+from msrl.backends.together import stacked
 from msrl.cli.options import VERIFY, Given, VerifyOptions, read_with_algorithm
 from msrl.comparing import distance
 from msrl.deployment import BACKENDS, nearest
@@ -114,7 +115,9 @@ def apart(verifier: Verifier, fast: Program) -> str:
     """How far fast mode is from the interpreter."""
     for _ in fast.run():
         pass
-    absolute, relative = distance(verifier.wanted.resources["$learner"].params, fast.params()[0])
+    wanted = verifier.wanted.resources["$learner"]
+    wanted = stacked(wanted) if fast.trainer.config.agent_shards > 1 else wanted
+    absolute, relative = distance(wanted.params, fast.params()[0])
     return f"fast mode ends within {absolute:.1e} of strict mode's parameters, {relative:.1e} of an array's largest"
 
 

@@ -265,7 +265,8 @@ class _Placer:
                     found.setdefault((name, fragment.name), move)
                 if isinstance(node, Call) and (node.component, node.method) == ("learner", "learn"):
                     state = node.writes[0]
-                    found[state, fragment.name] = Move(state, fragment.name, fragment.name, "allreduce", None, span)
+                    found[state, fragment.name] = Move(state, fragment.name, fragment.name, "allreduce", None, span,
+                                                         fragment.axis)
         return list(found.values())
 
     def parts_in(self, fragment: str) -> dict[str, int]:

@@ -22,7 +22,9 @@ ArgDims = tuple[LeafDims, ...]  # for each argument, the dimensions of its leave
 def seen_whole(agent: Agent) -> dict[str, tuple[int, ...]]:
     """Of actor and learner, the positions of those arguments that they see all agents in."""
     found = {}
-    for name, owner, method in (("actor", agent.actor, agent.actor.act), ("learner", agent.learner, agent.learner.learn)):
+    owners: tuple[tuple[str, Any, Any], ...] = (
+        ("actor", agent.actor, agent.actor.act), ("learner", agent.learner, agent.learner.learn))
+    for name, owner, method in owners:
         params = [each.name for each in inspect.signature(method).parameters.values()][2:]  # after weights and key
         for wanted in owner.sees_all:
             if wanted not in params:
@@ -54,8 +56,7 @@ def cut_agents(whole: Any, dims: LeafDims, world: World) -> Any:
 def fuse_by_agent(op: Op, run: Callable[..., tuple[Any, tuple]], world: World, agents: ArgDims,
                   settled: bool) -> Callable[..., tuple[Any, tuple]]:
     """`run`, which is for one agent shard, for all of the world's at once. If there are several, their states have a
-    leading dimension, and so have the keys. Unless `settled`, what learners return has it as well, if alone they are
-    1."""
+    leading dimension, and so have the keys. Unless `settled`, what learners return has it too, even of one alone."""
     count, size, acts = world.agent_shards, world.agents_per_shard, op.over == "shard"
 
     def each(keys, states, args, fields):
@@ -83,8 +84,8 @@ def fuse_by_agent(op: Op, run: Callable[..., tuple[Any, tuple]], world: World, a
         if found != (size,):
             raise TypeCheckError(
                 "A part of its value has no entry per agent.",
-                why=f"There are {world.config.agent_shards} agent shards of {size}, and their values are joined agent by "
-                    f"agent; this part is {x.dtype}{list(x.shape[:1] + x.shape[1 + (count > 1):])} in each.",
+                why=f"There are {world.config.agent_shards} agent shards of {size}, and their values are joined agent "
+                    f"by agent; this part is {x.dtype}{list(x.shape[:1] + x.shape[1 + (count > 1):])} in each.",
                 instead="Give it one entry per environment and agent, or leave it out.")
 
     return jax.jit(each)

@@ -93,10 +93,11 @@ class Reference(Host):
         if not self.fused:
             return self.each_agent_shard("learner", "learn", args, reads, agents)
         *states, count = reads
-        keys = fold_in(op_keys(op_key(self.root, "learner", "learn"), self.ops.op("learner", "learn"), self.world), count)
+        op, each = self.ops.op("learner", "learn"), range(self.world.agent_shards)
+        keys = fold_in(op_keys(op_key(self.root, "learner", "learn"), op, self.world), count)
         run = self.ops.fused("learner", "learn", (), agents, False)
         out, written = run(keys, tuple(states), strong(args), {})
-        return [jax.tree.map(lambda x, at=at: x[at], out) for at in range(self.world.agent_shards)], (*written, count + 1)
+        return [jax.tree.map(lambda x, at=at: x[at], out) for at in each], (*written, count + 1)
 
     def learn(self, args: tuple, reads: tuple, dims: Dims, agents: ArgDims = ()) -> Agreeing:
         """Several learners side by side, up to the next agreement at a time: yields how it is reached and what each of

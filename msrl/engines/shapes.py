@@ -5,15 +5,14 @@ of every report. Each loop is run once, abstractly. A value that changes shape o
 between two branches, is an error that shows both lines.
 """
 
-from collections.abc import Callable, Container
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import numpy as np
 
 from msrl.api import Record
-from msrl.engines.agents import Agents
 from msrl.engines.blame import blame, title
 from msrl.engines.library import Ops
 from msrl.engines.ops import strong
@@ -61,34 +60,6 @@ def find_shapes(graph: Graph, ops: Ops) -> Shapes:
                                  why="What it holds is known from the records inserted.",
                                  instead="Call `msrl.replay_buffer_insert(...)` for it in the loop.")
     return shapes
-
-
-def local_shapes(shapes: Shapes, axes: dict[str, int], whole: int, part: int) -> Shapes:
-    """The shapes that an instance sees that has `part` of the `whole` environments."""
-    if part == whole:
-        return shapes
-
-    def cut(tree: Any, dim: int) -> Any:
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((*x.shape[:dim], part, *x.shape[dim + 1:]), x.dtype)
-                            if len(x.shape) > dim and x.shape[dim] == whole else x, tree)
-
-    names = {name: cut(tree, axes[name]) if name in axes and not is_resource(name) else tree
-             for name, tree in shapes.names.items()}
-    return replace(shapes, names=names, items={name: cut(item, 0) for name, item in shapes.items.items()})
-
-
-def agent_shapes(shapes: Shapes, agents: Agents, divided: Container[str], part: int) -> Shapes:
-    """The shapes that an instance sees that has `part` of the agents; `divided` are the names of which it has a part."""
-    if part == agents.count:
-        return shapes
-
-    def cut(name: str, tree: Any) -> Any:
-        dims = agents.tree(agents.of(name), tree)
-        return jax.tree.map(lambda x, dim: x if dim < 0 else jax.ShapeDtypeStruct(
-            (*x.shape[:dim], part, *x.shape[dim + 1:]), x.dtype), tree, dims)
-
-    return replace(shapes, names={name: cut(name, tree) if name in divided else tree
-                                  for name, tree in shapes.names.items()})
 
 
 class _Abstract(Machine):

@@ -2,8 +2,8 @@
 
 A name is *sharded* if it has one part per shard of the environments, or of the agents, concatenated on that dimension;
 all others are *whole*. Values mean the same either way: this says only what a fragment with some of the shards can
-compute by itself. Ops declare what they make: a step has environments on dimension 0 and agents on 1, a rollout has time
-before both. An expression stays sharded if it is elementwise, and its other inputs are constants; any other
+compute by itself. Ops declare what they make: a step has environments on dimension 0 and agents on 1, a rollout has
+time before both. An expression stays sharded if it is elementwise, and its other inputs are constants; any other
 (`step.reward.mean()`) is about the whole value. A loop's name is sharded if what a pass hands on is.
 """
 

@@ -12,7 +12,6 @@ from typing import Literal
 from msrl.errors import Span
 from msrl.ir.graph import Call, For, Graph, If, Node, Pure, While, is_resource
 
-
 Axis = Literal["env", "agent"]
 
 
@@ -41,8 +40,9 @@ Kind = Literal["send", "broadcast", "scatter", "gather", "allgather", "allreduce
 @dataclass(frozen=True, slots=True)
 class Move:
     """A name that is computed in `source` and needed in `target`. `dim` is the dimension its shards lie on, if it has
-    any, and `axis` whether these are of environments or agents: a gather joins on it, a scatter divides. Among the instances of one fragment, an allgather gives each the whole
-    of what all have a part of, and an allreduce is where learners agree."""
+    any, and `axis` whether these are of environments or of agents: a gather joins on it, a scatter divides. Among the
+    instances of one fragment, an allgather gives each the whole of what all have a part of, and an allreduce is where
+    learners agree."""
 
     value: str
     source: str

@@ -24,7 +24,8 @@ class _Writer:
 
     def source(self, instances: int) -> str:
         fragment = self.program.fragment
-        which = f"  # one of {instances}, each with its part of the environments" if instances > 1 else ""
+        parts = "agents" if fragment.axis == "agent" else "environments"
+        which = f"  # one of {instances}, each with its part of the {parts}" if instances > 1 else ""
         lines = [f"def {fragment.name.replace('-', '_')}_fragment():{which}",
                  f'    """{", ".join(fragment.components)}"""']
         return "\n".join([*lines, *self.indented(self.program.nodes)]) + "\n"

@@ -143,7 +143,8 @@ class _Projection:
         unless an actor or learner sees all. Shapes say where agents are in it, so it is cut by a name."""
 
         def part(name: str, like: str) -> str:
-            before.append(Pure(f"mine_{like}", f"agents_part_(whole, {like!r})", (("whole", name),), "train", node.span))
+            cut = f"agents_part_(whole, {like!r})"
+            before.append(Pure(f"mine_{like}", cut, (("whole", name),), "train", node.span))
             return f"mine_{like}"
 
         names = self.placed.agents.names
