@@ -39,7 +39,7 @@ class MAPPOConfig(Config):
     hidden: Widths = (64, 64)
     """Widths of the hidden layers, in both networks."""
     agent_id: bool = False
-    """Whether the policy is told which agent of its team it acts for (one-hot), so that these can behave differently."""
+    """Whether the policy is told which agent of its team it acts for (one-hot), so that they can behave unlike."""
     learning_rate: NotNegative = 7e-4
     """Step size of Adam."""
     gamma: Portion = 0.99

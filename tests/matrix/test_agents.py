@@ -1,0 +1,98 @@
+"""Agents divided into shards, each with a learner of its own: the same result however they run and wherever they are."""
+
+import jax
+import numpy as np
+import pytest
+
+from msrl import envs
+from msrl.algorithms import load
+from msrl.pipeline import Deployment, compile
+from tests.matrix.comparing import check as check_modes
+from tests.matrix.herds import HERDS, Herd, Herding, HostHerd
+from tests.matrix.test_algorithms import TINY, TOLERANCE
+from tests.matrix.test_placements import check
+
+ANYWHERE = [Deployment("single-learner-coarse", "inline", 2), Deployment("single-learner-fine", "threads", 2),
+            Deployment("multi-learner")]
+
+
+def environments(*learners, backend="inline"):
+    return [Deployment("environments", backend, learners=number) for number in learners]
+
+
+@pytest.mark.parametrize("name", HERDS)
+def test_all_modes_agree(name):
+    check_modes(HERDS[name], Herd(), shards=2, agent_shards=2)
+
+
+@pytest.mark.parametrize("name", HERDS)
+def test_every_herd_under_environments(name):
+    check(HERDS[name], Herd(), environments(1, 2, 3), shards=2, agent_shards=4)
+
+
+@pytest.mark.parametrize("name", HERDS)
+def test_every_herd_elsewhere(name):
+    check(HERDS[name], Herd(), [*ANYWHERE, *environments(2, backend="threads")], shards=2, agent_shards=2)
+
+
+@pytest.mark.parametrize("name", HERDS)
+def test_one_agent_shard_can_be_apart_from_the_environments(name):
+    check(HERDS[name], Herd(), environments(1), shards=2)
+
+
+def test_environment_on_the_host():
+    check(Herding, HostHerd(), environments(2, backend="threads"), shards=2, agent_shards=2)
+    check_modes(Herding, HostHerd(), shards=2, agent_shards=2)
+
+
+def test_mappo_is_the_same_everywhere():
+    env, settings = TINY["mappo"]
+    settings = dict(num_envs=4, shards=2, agent_shards=3, **settings)
+    check_modes(load("mappo"), envs.make(env), tolerance=TOLERANCE, **settings)
+    check(load("mappo"), envs.make(env), environments(1, 2, 3), agent_id=True, **settings)
+
+
+@pytest.mark.parametrize("deployment", environments(1, 2, 4, backend="threads"), ids=lambda d: str(d.learners))
+def test_fast_mode_ends_where_strict_mode_does(deployment):
+    """In whole numbers, to the bit; and whoever looks on the way sees all agent shards at the same pass."""
+    def train(**how):
+        program = compile(Herding, Herd(), shards=2, agent_shards=4, **how)
+        seen = {update.env_steps: (update.metrics, program.per_seed("$weights")[0]["w"].tolist())
+                for update in program.run()}
+        return program.params()[0], {steps: weights for steps, (_, weights) in seen.items()}
+
+    wanted, along = train(strict=True)
+    found, on_the_way = train(deployment=deployment)
+    assert wanted["w"].shape == (4, 2)
+    assert jax.tree.all(jax.tree.map(np.array_equal, wanted, found))
+    assert on_the_way == along
+
+
+def test_agent_shards_have_streams_and_weights_of_their_own():
+    program = compile(Herding, Herd(), strict=True, agent_shards=4)
+    first = program.interpret()[0]["$weights"]
+    assert len({tuple(np.asarray(weights["w"]).tolist()) for weights in first}) > 1
+    other = compile(Herding, Herd(), strict=True, agent_shards=2).interpret()[0]["$weights"]
+    assert len(other) == 2
+
+
+def test_all_agent_shards_are_evaluated():
+    program = compile(Herding, Herd(), agent_shards=2)
+    for _ in program.run():
+        pass
+    weights = program.per_seed("$weights")[0]["w"]  # (2, 2)
+    obs = jax.random.randint(jax.random.key(1), (3, 4, 2), 0, 9)
+    action = program.evaluator.choose({"w": weights}, jax.random.key(0), obs)
+    by_hand = (obs.sum(-1) + np.repeat(weights.sum(-1), 2)) % 3
+    np.testing.assert_array_equal(action, by_hand)
+
+
+def test_several_seeds_at_once():
+    together = compile(Herding, Herd(), agent_shards=2, seeds=2)
+    for _ in together.run():
+        pass
+    for seed, params in enumerate(together.params()):
+        alone = compile(Herding, Herd(), agent_shards=2, seed=seed)
+        for _ in alone.run():
+            pass
+        np.testing.assert_array_equal(params["w"], alone.params()[0]["w"])
