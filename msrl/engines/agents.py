@@ -12,7 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from msrl.api import Record
+from msrl.api import Config, Env, Record
+from msrl.errors import UsageError
 from msrl.ir.axes import elementwise
 from msrl.ir.graph import Call, Carry, Merge, Pure, is_resource
 
@@ -160,3 +161,25 @@ class Agents:
 
 def _flat(tree: Any) -> list[tuple[Any, Any]]:
     return jax.tree_util.tree_flatten_with_path(tree)[0]
+
+
+def check_agent_shards(config: Config, env: Env) -> None:
+    """Refuses a number of agent shards that the environment's agents cannot be divided into."""
+    agents, shards = len(env.spec.agents), config.agent_shards
+    if shards == 1:
+        return
+    if not agents:
+        raise UsageError(
+            f"{env.spec.id} cannot be divided into {shards} agent shards.",
+            why="Each has some of the agents, and this environment has one.",
+            instead="Leave out --agent-shards, or use an environment with several agents, like --env simple_spread.")
+    if agents % shards:
+        raise UsageError(
+            f"{agents} agents cannot be divided into {shards} agent shards.",
+            why="All agent shards have the same number of agents, so that they run the same program.",
+            instead=f"Use --agent-shards with a divisor of {agents}.")
+    if config.learner_shards > 1:
+        raise UsageError(
+            f"{shards} agent shards and {config.learner_shards} learner shards cannot be had at once.",
+            why="Learners of agent shards learn apart, and those of learner shards agree on every gradient.",
+            instead="Leave out --agent-shards or --learner-shards.")

@@ -17,6 +17,7 @@ import numpy as np
 
 from msrl.api import Agent, Buffer, Component, Config, Env, Record, Trainer
 from msrl.api.agreement import DEVICES, LEARNERS, in_scope
+from msrl.engines.agents import check_agent_shards
 from msrl.errors import TypeCheckError, UsageError
 
 Over = Literal["shard", "learner", "agent"]
@@ -107,7 +108,6 @@ class World:
         return replace(self, first_shard=shards.start, shards=len(shards))
 
     def part_of_agents(self, shards: range) -> "World":
-        """The same components with some of the agents' shards only."""
         return replace(self, first_agent_shard=shards.start, agent_shards=len(shards))
 
     def traceable(self, component: str) -> bool:
@@ -144,7 +144,7 @@ def make_world(trainer: Trainer, env: Env) -> World:
             f"{config.shards} shards cannot be divided among {config.learner_shards} learner shards.",
             why="Each learner has the same number of the environments' shards.",
             instead=f"Use --learner-shards with a divisor of {config.shards}, or more --shards.")
-    _check_agent_shards(config, env)
+    check_agent_shards(config, env)
     buffers = {name: buffer.for_env(env.traceable) for name, buffer in trainer.buffers().items()}
     buffers = {name: buffer.divide(config.learner_shards) if buffer.home == "learner" and config.learner_shards > 1
                else buffer for name, buffer in buffers.items()}
@@ -156,27 +156,6 @@ def make_world(trainer: Trainer, env: Env) -> World:
                              why=f"Names are identifiers, each used once; {', '.join(sorted(reserved))} are taken.",
                              instead="Give it another name in `buffers()` or `components()`.")
     return World(trainer, env, trainer.agent(), buffers, own, shards=config.shards, agent_shards=config.agent_shards)
-
-
-def _check_agent_shards(config: Config, env: Env) -> None:
-    agents, shards = len(env.spec.agents), config.agent_shards
-    if shards == 1:
-        return
-    if not agents:
-        raise UsageError(
-            f"{env.spec.id} cannot be divided into {shards} agent shards.",
-            why="Each has some of the agents, and this environment has one.",
-            instead="Leave out --agent-shards, or use an environment with several agents, like --env simple_spread.")
-    if agents % shards:
-        raise UsageError(
-            f"{agents} agents cannot be divided into {shards} agent shards.",
-            why="All agent shards have the same number of agents, so that they run the same program.",
-            instead=f"Use --agent-shards with a divisor of {agents}.")
-    if config.learner_shards > 1:
-        raise UsageError(
-            f"{shards} agent shards and {config.learner_shards} learner shards cannot be had at once.",
-            why="Learners of agent shards learn apart, and those of learner shards agree on every gradient.",
-            instead="Leave out --agent-shards or --learner-shards.")
 
 
 def make_op(world: World, component: str, method: str) -> Op:
@@ -317,8 +296,7 @@ def op_keys(base: jax.Array, op: Op, world: World) -> jax.Array:
     """The keys of the world's shards or learners (one key if there is one), before the call's number is folded in."""
     span = world.span(op.over)
     if op.by_agent:
-        agents, each = world.span("agent"), world.config.agent_shards
-        numbers = np.array([[number * each + agent for number in span] for agent in agents])  # (agent shards, shards)
+        numbers = np.array(world.numbers(op)).reshape(len(span), -1).T  # (agent shards, shards)
         return fold_in(base, numbers.reshape([size for size in numbers.shape if size > 1]))
     first = span.start + device() * len(span) if op.over else 0
     if len(span) == 1:

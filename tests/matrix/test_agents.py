@@ -1,4 +1,4 @@
-"""Agents divided into shards, each with a learner of its own: the same result however they run and wherever they are."""
+"""Agents divided into shards, each with a learner of its own: the same result however and wherever they run."""
 
 import jax
 import numpy as np
@@ -6,11 +6,14 @@ import pytest
 
 from msrl import envs
 from msrl.algorithms import load
+from msrl.api import Agent
+from msrl.errors import MsrlError
 from msrl.pipeline import Deployment, compile
 from tests.matrix.comparing import check as check_modes
-from tests.matrix.herds import HERDS, Herd, Herding, HostHerd
+from tests.matrix.herds import HERDS, Herd, HerdActor, Herding, HerdLearner, HostHerd, Watchful
 from tests.matrix.test_algorithms import TINY, TOLERANCE
 from tests.matrix.test_placements import check
+from tests.matrix.toys import Corridor, Whole
 
 ANYWHERE = [Deployment("single-learner-coarse", "inline", 2), Deployment("single-learner-fine", "threads", 2),
             Deployment("multi-learner")]
@@ -52,7 +55,7 @@ def test_mappo_is_the_same_everywhere():
     check(load("mappo"), envs.make(env), environments(1, 2, 3), agent_id=True, **settings)
 
 
-@pytest.mark.parametrize("deployment", environments(1, 2, 4, backend="threads"), ids=lambda d: str(d.learners))
+@pytest.mark.parametrize("deployment", environments(1, 3), ids=lambda d: str(d.learners))
 def test_fast_mode_ends_where_strict_mode_does(deployment):
     """In whole numbers, to the bit; and whoever looks on the way sees all agent shards at the same pass."""
     def train(**how):
@@ -96,3 +99,64 @@ def test_several_seeds_at_once():
         for _ in alone.run():
             pass
         np.testing.assert_array_equal(params["w"], alone.params()[0]["w"])
+
+
+class Blind(Watchful):
+    sees_all = ("flock",)
+
+
+class Sums(HerdActor):
+    """Says something of its agents as one."""
+
+    def act(self, weights, key, obs):
+        act = super().act(weights, key, obs)
+        return act.replace(noise=act.noise.sum(1))
+
+
+class BlindHerd(Herding):
+    def agent(self):
+        return Agent(Blind(), HerdLearner(self.team))
+
+
+class SummedHerd(Herding):
+    def agent(self):
+        return Agent(Sums(), HerdLearner(self.team))
+
+
+REFUSED = {
+    "agents of one": (Whole, Corridor, dict(agent_shards=2), """\
+corridor cannot be divided into 2 agent shards.
+Each has some of the agents, and this environment has one.
+Leave out --agent-shards, or use an environment with several agents, like --env simple_spread."""),
+    "an uneven division": (Herding, Herd, dict(agent_shards=3), """\
+4 agents cannot be divided into 3 agent shards.
+All agent shards have the same number of agents, so that they run the same program.
+Use --agent-shards with a divisor of 4."""),
+    "learners that agree and do not": (Herding, Herd, dict(agent_shards=2, learner_shards=2, shards=2), """\
+2 agent shards and 2 learner shards cannot be had at once.
+Learners of agent shards learn apart, and those of learner shards agree on every gradient.
+Leave out --agent-shards or --learner-shards."""),
+    "a parameter that is not there": (BlindHerd, Herd, dict(), """\
+Blind sees all agents in `flock`, and has no such parameter.
+`act` takes obs, herd from the loop.
+Name one of these in `sees_all`."""),
+    "a value without agents": (SummedHerd, Herd, dict(agent_shards=2), """\
+A part of its value has no entry per agent.
+
+  tests/matrix/herds.py:103
+  103 | act = msrl.agent_act(obs)
+              ^^^^^^^^^^^^^^^^^^^
+
+There are 2 agent shards of 2, and their values are joined agent by agent; this part is int32[4] in each.
+Give it one entry per environment and agent, or leave it out."""),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case):
+    trainer, env, settings, message = REFUSED[case]
+    if trainer is Whole:
+        trainer = type("Idle", (Whole,), {"train": lambda self, msrl: None})
+    with pytest.raises(MsrlError) as refusal:
+        compile(trainer, env(), **settings)
+    assert str(refusal.value) == message

@@ -120,7 +120,8 @@ Did you mean threads?
 """),
     "unknown distribution": ((*PPO, "--distributions", "single-learner-corse"), """\
 UsageError: There is no distribution 'single-learner-corse'.
-There are local, single-learner-coarse, single-learner-coarse-async, single-learner-fine, multi-learner, device-only.
+There are local, single-learner-coarse, single-learner-coarse-async, single-learner-fine, multi-learner, device-only, \
+environments.
 Did you mean single-learner-coarse?
 """),
     "no instances": ((*PPO, "--instances", "2", "0"), """\
