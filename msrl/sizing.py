@@ -23,7 +23,7 @@ MOST_STEPS = 2**40  # a loop that is too short with so many does not depend on t
 
 
 def smallest(config: Config, given: Collection[str], agents: int = 0) -> Config:
-    """`given` names the fields that are not ours to choose. `agents`: how many there are, if these are to be divided."""
+    """`given` names the fields that are not ours to choose. `agents`: how many there are to divide, if any."""
     shards, envs, learners = config.shards, config.num_envs, config.learner_shards
     if "shards" not in given:
         fitting = [number for number in range(learners, max(SHARDS, learners) + 1, learners)

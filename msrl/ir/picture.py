@@ -57,25 +57,39 @@ class Picture:
 
 def picture(title: str, placed: PlacedGraph, programs: Mapping[str, LocalProgram], instances: Mapping[str, int],
             sizes: Mapping[str, int]) -> Picture:
-    loops = {send.move: around for program in programs.values() for send, around in sends(program.nodes, ())}
     makers = {name: node for node in walk(placed.graph.nodes) for name in definitions(node)}
-    arrows = tuple(Arrow(move, label(move.value, makers.get(move.value)), sizes.get(move.value), len(loops[move.id]),
-                         trips(loops[move.id][1:])) for move in placed.moves)
+    # What learners agree on is in no send of theirs: they do so where the state is written.
+    agreed = {move.value: move.id for move in placed.moves if move.kind == "allreduce"}
+    loops: dict[str, Loops] = {}
+    for program in programs.values():
+        for node, around in everywhere(program.nodes, ()):
+            if isinstance(node, Send):
+                loops[node.move] = around
+            elif isinstance(node, Call):
+                loops.update((agreed[name], around) for name in node.writes if name in agreed)
+
+    def arrow(move: Move) -> Arrow:
+        maker, value = makers.get(move.value), move.value
+        if move.kind == "allreduce" and isinstance(maker, Call):
+            value = maker.out or "" if move.axis == "agent" else ""  # by agent, learners share what they return, no more
+        size = sizes.get(value) if value or move.axis != "agent" else 0
+        return Arrow(move, label(move.value, maker), size, len(loops[move.id]), trips(loops[move.id][1:]))
+
+    arrows = tuple(map(arrow, placed.moves))
     return Picture(title, tuple((fragment, instances[fragment.name]) for fragment in placed.fragments), arrows)
 
 
-def sends(nodes: tuple[Node, ...], around: Loops) -> Iterator[tuple[Send, Loops]]:
-    """Every send, with the loops around it, the outermost first."""
+def everywhere(nodes: tuple[Node, ...], around: Loops) -> Iterator[tuple[Node, Loops]]:
+    """Every node, with the loops around it, the outermost first."""
     for node in nodes:
+        yield node, around
         match node:
-            case Send():
-                yield node, around
             case For() | While():
                 inner = node.body if isinstance(node, For) else (*node.test, *node.body)
-                yield from sends(inner, (*around, node))
+                yield from everywhere(inner, (*around, node))
             case _:
                 for block in (getattr(node, name, ()) for name in ("then", "orelse")):
-                    yield from sends(block, around)
+                    yield from everywhere(block, around)
 
 
 def trips(loops: Loops) -> int | None:
