@@ -133,8 +133,9 @@ class _Placer:
         return next(iter(homes)) if len(homes) == 1 else (divided[0] if node.out in self.axes else self.whole)
 
     def find_wholes(self) -> set[tuple[str, str]]:
-        """What fragments over agents are to be sent the whole of, since an actor or learner sees all agents in it. A
-        loop's name is whole with what is handed on. What such a fragment makes itself, it has to gather."""
+        """What fragments over agents have the whole of: what an actor or learner sees all agents in, and what is
+        computed wherever it is needed. A loop's name is whole with what is handed on. What such a fragment makes
+        itself, it has to gather."""
         linked: dict[str, set[str]] = {}
         for node in walk(self.graph.nodes):
             groups = [(c.phi, c.next, c.out) for c in node.carries] if isinstance(node, (For, While)) else \
@@ -146,14 +147,14 @@ class _Placer:
                 if carry.phi and carry.init:
                     linked[carry.phi].add(carry.init)
         found: set[tuple[str, str]] = set()
-        for node in self.graph_calls():
-            home = self.of[node.component]
-            todo = [node.args[at] for at in self.agents.sees_all.get(node.component, ()) if at < len(node.args)] \
-                if self.fragments[home].axis == "agent" else []
+        for fragment in (fragment.name for fragment in self.fragments.values() if fragment.axis == "agent"):
+            todo = [name for name in self.agents.names if self.homes[name] == EVERYWHERE]
+            todo += [node.args[at] for node in self.graph_calls() if self.of[node.component] == fragment
+                     for at in self.agents.sees_all.get(node.component, ()) if at < len(node.args)]
             while todo:
                 name = todo.pop()
-                if name in self.agents.names and self.homes[name] != home and (home, name) not in found:
-                    found.add((home, name))
+                if name in self.agents.names and self.homes[name] != fragment and (fragment, name) not in found:
+                    found.add((fragment, name))
                     todo += linked.get(name, ())
         return found
 

@@ -15,11 +15,11 @@ import numpy as np
 from msrl.api import Config, Env, Record
 from msrl.errors import UsageError
 from msrl.ir.axes import elementwise
-from msrl.ir.graph import Call, Carry, Merge, Pure, is_resource
+from msrl.ir.graph import Call, Carry, For, Merge, Node, Pure, While, definitions, is_resource, walk
+from msrl.ir.placed import same_form
 
 LeafDims = tuple[int, ...]  # in the order of the tree's leaves; () if no leaf has agents
 BY_AGENT = ("obs", "reward", "final_obs")  # of a Step
-WHOLE, MINE = "whole_", "mine_"  # how a local program calls the whole, or its part, of another name
 
 
 class Agents:
@@ -28,15 +28,17 @@ class Agents:
     def __init__(self, count: int, num_envs: int, hints: Mapping[str, int]):
         """`count`: agents of an environment, or 0. `hints`: what the graph alone tells."""
         self.count, self.num_envs, self.hints = count, num_envs, hints
-        self.begin()
+        self.begin(())
 
-    def begin(self) -> None:
+    def begin(self, nodes: tuple[Node, ...]) -> None:
+        """Forgets what was found; `nodes` are the graph's."""
+        self.known = {name for node in walk(nodes) for name in (*definitions(node), *phis(node))}
         self.found: dict[str, LeafDims] = {}
         self.items: dict[str, dict[str, int]] = {}  # buffer → path in a record → dimension
         self.whole: set[str] = set()  # loops' names whose ends do not agree
 
     def of(self, name: str) -> LeafDims:
-        return self.found.get(name.removeprefix(WHOLE).removeprefix(MINE), ())
+        return self.found.get(name if name in self.known else same_form(name), ())
 
     def spread(self) -> dict[str, int]:
         """The names that have agents anywhere, with the first dimension on which they do."""
@@ -157,6 +159,10 @@ class Agents:
             if self.count and not is_resource(merge.out):
                 then, orelse = self.of(merge.then), self.of(merge.orelse)
                 self.note(merge.out, then if then == orelse else ())
+
+
+def phis(node: Node) -> tuple[str, ...]:
+    return tuple(carry.phi for carry in node.carries if carry.phi) if isinstance(node, (For, While)) else ()
 
 
 def _flat(tree: Any) -> list[tuple[Any, Any]]:

@@ -49,7 +49,7 @@ def find_shapes(graph: Graph, ops: Ops) -> Shapes:
     # The first round finds what buffers hold, even if a sample stands before the insert; the second finds the rest.
     for _ in range(2):
         known = len(shapes.items)
-        ops.agents.begin()
+        ops.agents.begin(graph.nodes)
         run_nodes(graph.nodes, {}, _Abstract(shapes, graph, ops))
         if len(shapes.items) == known:
             break

@@ -69,10 +69,11 @@ def picture(title: str, placed: PlacedGraph, programs: Mapping[str, LocalProgram
                 loops.update((agreed[name], around) for name in node.writes if name in agreed)
 
     def arrow(move: Move) -> Arrow:
-        maker, value = makers.get(move.value), move.value
+        maker = makers.get(move.value)
+        value: str | None = move.value
         if move.kind == "allreduce" and isinstance(maker, Call):
-            value = maker.out or "" if move.axis == "agent" else ""  # by agent, learners share what they return, no more
-        size = sizes.get(value) if value or move.axis != "agent" else 0
+            value = maker.out if move.axis == "agent" else None  # by agent, they share what they return and no more
+        size = sizes.get(value) if value else None
         return Arrow(move, label(move.value, maker), size, len(loops[move.id]), trips(loops[move.id][1:]))
 
     arrows = tuple(map(arrow, placed.moves))

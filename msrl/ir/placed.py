@@ -4,6 +4,7 @@ A `PlacedGraph` says for every name in which fragments it is computed, and lists
 fragment's part: the same loops and branches, its own ops and expressions, and `Send` and `Recv` where values cross.
 """
 
+import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -83,6 +84,21 @@ class LocalProgram:
     nodes: tuple[Node, ...]
     results: tuple[str, ...]  # of the graph's results, those that live here
     parts: tuple[tuple[str, str, int], ...] = ()  # (name, of which whole value, on which dimension it was cut)
+
+
+def whole_name(name: str) -> str:
+    """What an instance calls the whole of a name that it has a part of."""
+    return f"whole_{name}"
+
+
+def part_name(number: int, name: str) -> str:
+    """What it calls its part of a name that it has the whole of; `number` tells cuts of one program apart."""
+    return f"part_{number}_{name}"
+
+
+def same_form(name: str) -> str:
+    """The name of which this is the whole or a part, and which so has the same form."""
+    return re.sub(r"^(whole_|part_\d+_)", "", name)
 
 
 def restrict(node: Node, computed: Container[str]) -> Node:

@@ -17,12 +17,11 @@ from msrl.ir.graph import (
     Recv,
     Send,
     While,
-    base,
     calls,
     definitions,
     is_resource,
 )
-from msrl.ir.placed import LocalProgram, Move, PlacedGraph, restrict, wanted_at_end, wanted_whole
+from msrl.ir.placed import LocalProgram, Move, PlacedGraph, part_name, restrict, wanted_at_end, wanted_whole, whole_name
 
 
 def project(placed: PlacedGraph) -> dict[str, LocalProgram]:
@@ -87,13 +86,13 @@ class _Projection:
         for name in names:
             if name in self.gathered and name not in here:
                 move = self.gathered[name]
-                before += [Send(move.id, name, move.span), Recv(_whole(name), move.id, move.span)]
+                before += [Send(move.id, name, move.span), Recv(whole_name(name), move.id, move.span)]
                 here.add(name)
-        return {name: _whole(name) for name in names if name in self.gathered}
+        return {name: whole_name(name) for name in names if name in self.gathered}
 
     def made_whole(self, node: Node, before: list[Node], here: set[str]) -> Node:
         to = self.gather(wanted_whole(node, self.axes, self.divided, self.sees_all), before, here)
-        ends = [{name: _whole(name) for name in names if name in self.gathered}
+        ends = [{name: whole_name(name) for name in names if name in self.gathered}
                 for names in wanted_at_end(node, self.axes)]
         match node:
             case Call():
@@ -117,7 +116,7 @@ class _Projection:
         """A whole value that enters what is divided (a loop's name, an op per shard) is cut to the instance's part."""
 
         def part(name: str, dim: int, rows: bool = False) -> str:
-            out = f"{base(name)}_{dim}_part.{len(self.cut) + 1}"
+            out = part_name(len(self.cut) + 1, name)
             self.cut.append((out, name, dim))
             expr = f"part_(whole, {dim}, rows=True)" if rows else f"part_(whole, {dim})"
             before.append(Pure(out, expr, (("whole", name),), "train", node.span))
@@ -143,9 +142,10 @@ class _Projection:
         unless an actor or learner sees all. Shapes say where agents are in it, so it is cut by a name."""
 
         def part(name: str, like: str) -> str:
-            cut = f"agents_part_(whole, {like!r})"
-            before.append(Pure(f"mine_{like}", cut, (("whole", name),), "train", node.span))
-            return f"mine_{like}"
+            out = part_name(len(self.cut) + 1, like)
+            self.cut.append((out, name, self.axes.get(like, names.get(like, 0))))
+            before.append(Pure(out, f"agents_part_(whole, {like!r})", (("whole", name),), "train", node.span))
+            return out
 
         names = self.placed.agents.names
         match node:
@@ -186,7 +186,3 @@ class _Projection:
 
     def ends(self, node: Node) -> tuple[tuple[str, ...], ...]:
         return wanted_at_end(restrict(node, self.computed), self.axes) if self.replicated else ((), ())
-
-
-def _whole(name: str) -> str:
-    return f"whole_{name}"

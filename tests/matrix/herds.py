@@ -132,9 +132,10 @@ class Remembering(Herding):
     def train(self, msrl):
         obs = msrl.env_reset()
         last, swapped = jnp.zeros((4, 4), jnp.int32), jnp.zeros((4, 4), jnp.int32)
-        seen = 0
+        seen, turn = 0, jnp.arange(16).reshape(4, 4)
         for i in range(5):
-            act = msrl.agent_act(obs, last, swapped, i)
+            act = msrl.agent_act(obs, last, swapped, turn, i)
+            turn = turn[:, ::-1] + i  # made of nothing that anybody does
             step = msrl.env_step((act.action + act.noise) % 3)
             last = act.action + 2 * act.noise
             swapped = last[:, ::-1]  # one's neighbour's
