@@ -27,8 +27,9 @@ verify: .venv/dev  ## the same bits under every synchronous distribution, backen
 	    $(BIN)/msrl verify $${each%%:*} --env $${each#*:} --learner-shards $$learners --instances 1 2 4; echo; \
 	  done; done
 
-learn: .venv/dev  ## the learning bars, three seeds each (about an hour on two cores)
-	$(BIN)/python -m benchmarks.learn
+learn: .venv/dev  ## the learning bars, three seeds each, in one place and spread out (some hours on two cores)
+	$(BIN)/python -m benchmarks.learn --spread local async coarse fine multi
+	XLA_FLAGS=--xla_force_host_platform_device_count=4 PJRT_NPROC=8 $(BIN)/python -m benchmarks.learn --spread devices
 
 bench: .venv/dev  ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks.bench_ppo

@@ -3,7 +3,7 @@
     python -m benchmarks.bench_ray_hop
 
 A value goes from one actor to another and back. `bare`: a method that returns its argument, called with `ray.get`.
-`msrl`: what instances do at each step of a finely cut loop: pack, post, deliver, wake the thread that waits, unpack;
+`msrl`: what instances do at each step of a finely cut loop: pack, send, deliver, wake the thread that waits, unpack;
 and the same again on the way back. `channel`: the same bytes through two of Ray's shared-memory channels, which
 compiled graphs are made of. Rounds of the three alternate in one run, so that all see the same machine.
 """
@@ -21,8 +21,9 @@ import ray
 from ray.experimental.channel.shared_memory_channel import Channel
 
 from msrl.api import Record
-from msrl.backends.ray_backend import Mail, join_cluster
-from msrl.backends.wire import Message, RemoteExchange
+from msrl.backends.mail import Address, Mailbox
+from msrl.backends.ray_backend import join_cluster
+from msrl.backends.wire import RemoteExchange
 from msrl.ir.placed import Move
 
 THERE, BACK = Move("t.1", "env", "actor", "gather", 0), Move("t.2", "actor", "env", "scatter", 0)
@@ -36,14 +37,16 @@ class End:
     """One end: half of a worker, without a program to run."""
 
     @ray.method(concurrency_group="work")
-    def settle(self, fragment: str, others: dict[tuple[str, int], Any], rows: int) -> None:
-        self.rows, tree = rows, {move.id: _tree() for move in (THERE, BACK)}
-        self.exchange = RemoteExchange((THERE, BACK), {"env": (rows,), "actor": (rows,)}, 0, tree, Mail(others).post)
-        self.other = others["actor" if fragment == "env" else "env", 0]
+    def mailbox(self) -> Address:
+        self.mail = Mailbox("127.0.0.1", b"benchmark", lambda message: self.exchange.deliver(message))
+        return self.mail.address
 
-    @ray.method(concurrency_group="inbox", num_returns=0)
-    def deliver(self, message: Message, leaves: Any = None) -> None:
-        self.exchange.deliver(message)
+    @ray.method(concurrency_group="work")
+    def settle(self, other: Any, address: Address, rows: int) -> None:
+        self.rows, self.other = rows, other
+        tree = {move.id: _tree() for move in (THERE, BACK)}
+        self.exchange = RemoteExchange((THERE, BACK), {"env": (rows,), "actor": (rows,)}, 0, tree,
+                                       lambda fragment, instances, message: self.mail.send(message, [address]))
 
     @ray.method(concurrency_group="inbox")
     def echo(self, value: Any) -> Any:
@@ -110,9 +113,9 @@ def _tree() -> Any:
 def main() -> int:
     join_cluster(None, 4)
     for title, rows in ROWS.items():
-        ends = {("env", 0): End.remote(), ("actor", 0): End.remote()}
-        ray.get([end.settle.remote(fragment, ends, rows) for (fragment, _), end in ends.items()])
-        env, actor = ends.values()
+        ends = env, actor = End.remote(), End.remote()
+        here, there = ray.get([end.mailbox.remote() for end in ends])
+        ray.get([env.settle.remote(actor, there, rows), actor.settle.remote(env, here, rows)])
         there, back = ray.get([env.open.remote(env, actor), actor.open.remote(actor, env)])
         ray.get([actor.listen.remote(there), env.listen.remote(back)])
         times: dict[str, list[float]] = {"bare": [], "msrl": [], "channel": []}
@@ -130,7 +133,7 @@ def main() -> int:
             "bytes": title, **{f"{name}_us": round(median * 1e6) for name, median in medians.items()},
             "msrl_to_bare": round(medians["msrl"] / medians["bare"], 2),
             "channel_to_bare": round(medians["channel"] / medians["bare"], 2)}) + "\n")
-        for end in ends.values():
+        for end in ends:
             ray.kill(end)
     ray.shutdown()
     return 0

@@ -40,7 +40,7 @@ def check(deployment: Deployment, setting: Setting | None = None) -> Distributio
     _numbers(deployment)
     _counts(deployment, policy)
     _lag(deployment, policy)
-    _cluster(deployment, policy)
+    _cluster(deployment)
     if setting is not None:
         _shards(deployment, policy, setting)
         _environment(deployment, policy, setting)
@@ -86,12 +86,8 @@ def _lag(deployment: Deployment, policy: DistributionPolicy) -> None:
         docs=DOCS)
 
 
-def _cluster(deployment: Deployment, policy: DistributionPolicy) -> None:
+def _cluster(deployment: Deployment) -> None:
     if deployment.backend == "ray":
-        if policy.asynchronous:
-            raise UsageError(f"{deployment.distribution} runs in one process.",
-                             why="First come, first served takes queues that all share, and ray gives each its own.",
-                             instead="Use --backend threads, or --distribution single-learner-coarse.", docs=DOCS)
         if not ray_is_installed():
             raise UsageError("The backend ray needs Ray, which is not installed.",
                              why="It is an extra, since the other backends do without it.",

@@ -25,6 +25,8 @@ from msrl.backends.together import Together, joined, stacked
 from msrl.backends.worker import Worker, leader
 from msrl.backends.workers import make_backend, make_workers
 from msrl.deployment import Deployment
+from msrl.distribution.annotations import annotated
+from msrl.distribution.fragments import check_fragments, check_sizes
 from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator, evaluation_key
 from msrl.engines.host import traceable
@@ -38,6 +40,8 @@ from msrl.feasibility import Setting, check
 from msrl.frontend.lower import lower
 from msrl.ir.interp import Names, interpret
 from msrl.ir.placed import AgentAxis
+from msrl.projection.project import project
+from msrl.projection.verify import verify_placed, verify_programs
 from msrl.runtime.ledger import Ledger
 
 
@@ -81,13 +85,21 @@ class Program:
     def _deploy(self, deployment: Deployment) -> None:
         policy = distributions.load(deployment.distribution)
         with_actors = frozenset(name for name, buffer in self.world.buffers.items() if buffer.home == "actor")
+        fragments = check_fragments(policy, policy.fragments(self.graph, with_actors), self.graph,
+                                    actors=deployment.actors, learners=deployment.learners)
+        fragments = check_fragments(policy, annotated(fragments, self.graph), self.graph, actors=deployment.actors,
+                                    learners=deployment.learners)
         agents = AgentAxis(self.ops.agents.spread(), self.ops.agents.divisible(), self.ops.seen_whole)
-        self.placed = place(self.graph, policy.fragments(self.graph, with_actors), self.ops.axes, agents)
+        self.placed = place(self.graph, fragments, self.ops.axes, agents)
+        verify_placed(self.placed)
+        verify_programs(project(self.placed), self.placed.moves)
         learners, devices = deployment.learners, 1
         if policy.device_each and not self.strict:  # strict mode runs the shards one by one, as it does everywhere
             learners, devices = 1, deployment.learners
         self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, self.strict, deployment.actors,
                                     learners, devices, policy.asynchronous, deployment.max_lag)
+        check_sizes(policy, self.placed, self.workers[0].exchange.sizes, with_actors,
+                    self.trainer.config.learner_shards)
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
                                     hosts=[host.name for host in deployment.hosts])
@@ -142,6 +154,10 @@ class Program:
         self.resources = {name: value for worker in self.workers for name, value in worker.resources.items()}
         if self.learners:
             self.resources.update(joined([(w, w.resources) for w in self.learners], self.strict))
+        ended = self.lead.exchange.ended
+        if len(ended) > 1 and not self.learners:  # of learners that do not wait for one another, the last to be done has the newest
+            last = next(worker for worker in self.workers if worker.leads and worker.instance == ended[-1])
+            self.resources.update((name, last.resources[name]) for name in ("$learner", "$weights"))
         yield self._update(steps, {w: w.resources["$env"] for w in self.workers if "$env" in w.resources}, seen)
 
     def _update(self, steps: dict[Worker, tuple[int, np.ndarray]], states: dict[Worker, Any],
@@ -157,10 +173,12 @@ class Program:
 
     def accounts(self) -> dict[str, Any]:
         """What became of the environment steps, as far as they have reached the learner."""
-        if self.lead.exchange.lead is None:  # where steps are made, they are learnt from
+        exchange = self.lead.exchange
+        if exchange.lead is None and (exchange.store is None or exchange.store.together):
+            # Where steps are made, they are learnt from.
             return Ledger(self.env_steps, self.env_steps).asdict()
-        with self.lead.exchange.changed:
-            return self.lead.exchange.ledger.asdict()
+        with exchange.changed:
+            return exchange.ledger.asdict()
 
     def _metrics(self) -> dict[str, float]:
         if self.strict:

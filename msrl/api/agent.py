@@ -8,7 +8,7 @@ import jax
 import optax
 from flax import struct
 
-from msrl.api.agreement import agree
+from msrl.api.agreement import agree, apply_gradients
 
 
 @struct.dataclass
@@ -54,8 +54,7 @@ class Learner(ABC):
 
     def apply_gradients(self, optimiser: optax.GradientTransformation, params: Any, opt: Any, grads: Any):
         """One optimiser step: (params, opt). The place in which several learners come to agree."""
-        updates, opt = optimiser.update(self.agree(grads), opt, params)
-        return optax.apply_updates(params, updates), opt
+        return apply_gradients(optimiser, params, opt, grads)
 
     def agree(self, tree: Any) -> Any:
         """The mean over all learner shards, for what a learner keeps in its state besides what gradients make of it."""

@@ -5,9 +5,11 @@ leaves a marker, a JAX primitive, at which a learner's program is cut: whoever r
 has, and hands the mean back.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
+import optax
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
@@ -30,6 +32,14 @@ def agree(tree: Any) -> Any:
         tree = jax.lax.pmean(tree, axis)
     leaves, form = jax.tree.flatten(tree)
     return tree if axes or not leaves else jax.tree.unflatten(form, agree_p.bind(*leaves))
+
+
+@partial(jax.jit, static_argnums=0)
+def apply_gradients(optimiser: optax.GradientTransformation, params: Any, opt: Any, grads: Any) -> tuple[Any, Any]:
+    """(params, opt) after one step on the gradients that all learners agree on. A program of its own within a
+    learner's, known by its name: what keeps parameters in one place for all learners runs it there."""
+    updates, opt = optimiser.update(agree(grads), opt, params)
+    return optax.apply_updates(params, updates), opt
 
 
 def in_scope(axis: str) -> bool:

@@ -1,7 +1,7 @@
 """The ray backend: one process per instance, on one machine or on the hosts of a cluster. The only file that knows Ray.
 
 In: the coordinator's workers, which here only mirror those at work, and an assignment for each. Out: the looks of the
-instances, as from the other backends. Messages go from worker to worker as actor calls, never through the coordinator.
+instances, as from the other backends. Messages go straight from worker to worker (`mail.py`).
 It always holds that resources are checked before anything is placed, that a worker which dies ends the run with an
 error that names it, and that nothing is left behind: actors and their placement group go with the run, and so does Ray
 itself if it was started here.
@@ -9,58 +9,77 @@ itself if it was started here.
 
 import logging
 import os
+import secrets
+import socket
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import ray
 from ray._private import ray_constants
 from ray.exceptions import RayActorError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from msrl.backends.mail import Address, Mailbox
 from msrl.backends.remote import Assignment, RemoteLook, Report, Station, environment, failure, told
-from msrl.backends.wire import Leaves, Message
+from msrl.backends.wire import Message
 from msrl.backends.worker import Look, Worker
 from msrl.engines.reference import Reference
 from msrl.errors import RunError, UsageError
 
 CPUS = 0.5  # per worker: instances wait for one another most of the time
-INLINE_BYTES = 100_000  # what is larger goes through the object store: once, however many are to have it
 PLACE_SECONDS = 60.0  # for a cluster to set aside what it has, if others hold it
 SOME = 0.001  # of a host's own resource, of which there is 1: enough to be placed there
 
 
-class Mail:
-    """Hands messages to the actors of other instances, each of which has a method `deliver`. Nothing comes back: Ray
-    keeps order and does not lose messages, and of an actor that has died the coordinator hears."""
-
-    def __init__(self, others: dict[tuple[str, int], Any]):
-        self.others = others
-
-    def post(self, fragment: str, instances: Sequence[int], message: Message) -> None:
-        size = sum(getattr(leaf, "nbytes", 0) for leaf in message.leaves[1])
-        stored = ray.put(message.leaves) if len(instances) > 1 and size > INLINE_BYTES else None
-        bare = message if stored is None else replace(message, leaves=((), []))
-        for instance in instances:
-            self.others[fragment, instance].deliver.remote(bare, stored)
+class Where(NamedTuple):
+    mailbox: Address
+    port: int  # that is free
+    by_name: str  # the address that the host's name stands for
 
 
-@ray.remote(max_restarts=0, concurrency_groups={"inbox": 1, "reports": 1, "control": 1})
+class Seat(NamedTuple):
+    """A process's place in a group of JAX's."""
+
+    address: str  # where they meet
+    size: int
+    number: int
+
+
+@ray.remote(max_restarts=0, concurrency_groups={"reports": 1, "control": 1})
 class Host:
-    """The actor around a station. Each group of methods has a thread of its own, so that a message can be delivered
-    while the coordinator waits for a report."""
+    """The actor around a station. Each group of methods has a thread of its own, so that the coordinator can ask for
+    something while it waits for a report."""
 
     def __init__(self) -> None:
         self.station: Station | None = None
 
     @ray.method(concurrency_group="control")
-    def settle(self, assignment: Assignment, others: dict[tuple[str, int], Any]) -> Report | None:
+    def open(self, key: bytes) -> Where:
+        """Opens the mailbox. Nothing comes before all have settled."""
+        address = ray.util.get_node_ip_address()
+        self.mailbox = Mailbox(address, key, lambda message: self.station.deliver(message))
+        with socket.socket() as probe:
+            probe.bind((address, 0))
+            port = probe.getsockname()[1]
+        return Where(self.mailbox.address, port, socket.gethostbyname(socket.gethostname()))
+
+    @ray.method(concurrency_group="control")
+    def settle(self, assignment: Assignment, others: dict[tuple[str, int], Address], group: Seat | None
+               ) -> Report | None:
         """Makes the worker; a report if that fails."""
+
+        def post(fragment: str, instances: Sequence[int], message: Message) -> None:
+            self.mailbox.send(message, [others[fragment, instance] for instance in instances])
+
         try:
-            self.station = Station(assignment, Mail(others).post)
+            if group is not None:  # before JAX looks for devices
+                jax.distributed.initialize(group.address, group.size, group.number,
+                                           coordinator_bind_address=group.address)
+            self.station = Station(assignment, post, group is not None)
         except BaseException as problem:
             return failure(problem)
         return None
@@ -79,12 +98,6 @@ class Host:
     def next(self) -> Report:
         assert self.station is not None
         return self.station.next()
-
-    @ray.method(concurrency_group="inbox", num_returns=0)
-    def deliver(self, message: Message, leaves: Leaves | None = None) -> None:
-        """`leaves`: those of the message, if they came by the object store."""
-        assert self.station is not None
-        self.station.deliver(message if leaves is None else replace(message, leaves=leaves))
 
 
 class RayBackend:
@@ -115,10 +128,13 @@ class RayBackend:
         return Host.options(num_cpus=CPUS, runtime_env={"env_vars": environment()}, scheduling_strategy=place).remote()
 
     def _supervise(self, actors: list[Any], began: float) -> Iterator[tuple[Worker, Look]]:
-        others = {(worker.program.fragment.name, worker.instance): actor
-                  for worker, actor in zip(self.workers, actors, strict=True)}
-        settling = [actor.settle.remote(assignment, others)
-                    for actor, assignment in zip(actors, self.assignments, strict=True)]
+        key = secrets.token_bytes(32)
+        found = [self._get(ref, number) for number, ref in enumerate([actor.open.remote(key) for actor in actors])]
+        others = {(worker.program.fragment.name, worker.instance): where.mailbox
+                  for worker, where in zip(self.workers, found, strict=True)}
+        seats = self._seats(found)
+        settling = [actor.settle.remote(assignment, others, seats.get(number))
+                    for number, (actor, assignment) in enumerate(zip(actors, self.assignments, strict=True))]
         for number, ref in enumerate(settling):
             report = self._get(ref, number)
             if report is not None:
@@ -150,6 +166,19 @@ class RayBackend:
                 raise
             asked[actors[number].next.remote()] = number
 
+    def _seats(self, places: list[Where]) -> dict[int, Seat]:
+        """By worker, where learners of several processes can form one group of JAX's: if all have equal numbers of
+        learners, and find one another by their hosts' names, as JAX's collectives on CPUs do."""
+        members = [number for number, worker in enumerate(self.workers) if can_group(worker)]
+        if len(members) < 2:
+            return {}
+        found = [places[number] for number in members]
+        hosts = [where.mailbox[0] for where in found]
+        if len(set(hosts)) > 1 and hosts != [where.by_name for where in found]:
+            return {}
+        meeting = f"{hosts[0]}:{found[0].port}"
+        return {number: Seat(meeting, len(members), at) for at, number in enumerate(members)}
+
     def _mirror(self, worker: Worker, report: Report) -> None:
         # Processes that start and make their world again are getting ready too.
         worker.compile_seconds, worker.messages = self.ready_seconds + report.compile_seconds, report.messages
@@ -160,6 +189,8 @@ class RayBackend:
             worker.exchange.ledger = report.ledger
         if report.kind == "end":
             worker.resources = report.resources
+            if worker.leads:
+                worker.exchange.ended.append(worker.instance)
 
     def _get(self, ref: Any, number: int) -> Any:
         try:
@@ -168,6 +199,13 @@ class RayBackend:
             raise RunError(f"The worker of {self.assignments[number].title} died.",
                            why="Its process ended or its host was lost, and the others cannot go on without it.",
                            instead="See Ray's logs for its last words; often it ran out of memory.") from died
+
+
+def can_group(worker: Worker) -> bool:
+    """Does its learner agree with others directly and on every gradient, in fast mode? Strict mode cuts it there."""
+    config, instances = worker.ops.world.config, len(worker.exchange.sizes[worker.program.fragment.name])
+    return worker.leads and not worker.strict and worker.seeds is None and worker.exchange.store is None \
+        and instances > 1 and config.learner_shards % instances == 0
 
 
 def join_cluster(address: str | None, workers: int) -> bool:

@@ -27,8 +27,10 @@ import jax
 
 from msrl.api import Env, Trainer
 from msrl.backends.wire import Post, RemoteExchange, portable
-from msrl.backends.worker import LEARNT, Worker, leader
+from msrl.backends.wire_unordered import RemoteUnordered
+from msrl.backends.worker import LEARNT, Worker, leader, make_worker
 from msrl.engines.devices import use_devices
+from msrl.engines.group import Group
 from msrl.engines.library import make_ops
 from msrl.engines.ops import make_world
 from msrl.engines.parts import part_of
@@ -36,10 +38,11 @@ from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
 from msrl.errors import MsrlError, RunError, UsageError
 from msrl.ir.interp import Names
-from msrl.ir.placed import Move, PlacedGraph
+from msrl.ir.placed import PARAMETERS, Move, PlacedGraph
 from msrl.ir.text import parse, parse_local, show, show_local
 from msrl.runtime import strict as surroundings
 from msrl.runtime.ledger import Ledger
+from msrl.runtime.store import Store
 
 USER = "msrl_user_"  # modules made from the user's files, which no other process can import
 ALWAYS = ("$env", "$metrics")  # what every look brings along, with the counters
@@ -55,6 +58,9 @@ class Assignment:
     divided: dict[str, int]  # the names of which it has a part
     sizes: dict[str, tuple[int, ...]]  # as in Exchange
     lead_move: str | None  # as Exchange.lead
+    unordered: bool  # the same goes for these
+    together: bool
+    max_lag: int | None
     instance: int
     shards: range  # of the environments; of a fragment over agents, of the agents
     seed: int
@@ -80,7 +86,7 @@ class Report:
     compile_seconds: float = 0.0
     messages: int = 0
     at: tuple[str, int] | None = None  # as Worker.at
-    ledger: Ledger | None = None  # of the one that leads
+    ledger: Ledger | None = None  # of the one that keeps accounts
     problem: MsrlError | None = None
     trace: str = ""
 
@@ -99,7 +105,8 @@ def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: En
     lead = leader(workers)
     return [Assignment(
         files, world, graph, show_local(worker.program), placed.moves, placed.divided(worker.program.fragment.name),
-        worker.exchange.sizes, worker.exchange.lead, worker.instance, worker.shards, seed, seeds, worker is lead,
+        worker.exchange.sizes, worker.exchange.lead, worker.exchange.unordered, worker.exchange.together,
+        worker.exchange.max_lag, worker.instance, worker.shards, seed, seeds, worker is lead,
         worker.ops.devices.mesh.size if worker.ops.devices else 1,
         surroundings.record() if worker.strict else None)
         for worker in workers]
@@ -156,8 +163,8 @@ class Traceback(Exception):
 # -- in the worker's process -----------------------------------------------------------------------------------------
 
 
-def settle(assignment: Assignment, post: Post) -> Worker:
-    """Makes the world again, and in it the worker."""
+def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
+    """Makes the world again, and in it the worker. `grouped`: it learns with all processes that JAX knows of."""
     check_surroundings(assignment)
     for name, file, source in assignment.files:
         load_user_file(name, file, source)
@@ -169,11 +176,21 @@ def settle(assignment: Assignment, post: Post) -> Worker:
     use_devices(program, ops, shapes, assignment.moves, assignment.devices)
     mine, local = part_of(ops, shapes, program.fragment, assignment.divided, assignment.shards)
     trees = {move.id: jax.tree.structure(shapes.names[move.value]) for move in assignment.moves}
-    exchange = RemoteExchange(assignment.moves, assignment.sizes, assignment.instance, trees, post)
-    exchange.lead, exchange.agents = assignment.lead_move, ops.agents.found
+    ends = assignment.moves, assignment.sizes, assignment.instance, trees, post
+    if assignment.unordered:
+        assert assignment.lead_move is not None
+        exchange: RemoteExchange = RemoteUnordered(*ends, assignment.lead_move, assignment.max_lag)
+    else:
+        exchange = RemoteExchange(*ends)
+    exchange.lead, exchange.together = assignment.lead_move, assignment.together
+    exchange.agents = ops.agents.found
+    if PARAMETERS in program.fragment.components:
+        exchange.store = Store(exchange.ledger, exchange.changed, assignment.together, assignment.max_lag)
     keys = [jax.random.key(assignment.seed + number) for number in range(assignment.seeds)]
     root = jax.numpy.stack(keys) if len(keys) > 1 else keys[0]
-    return Worker(program, assignment.instance, local, mine, root, assignment.record is not None, exchange)
+    worker = make_worker(program, assignment.instance, local, mine, root, assignment.record is not None, exchange)
+    worker.group = Group(ops, root) if grouped else None
+    return worker
 
 
 def check_surroundings(assignment: Assignment) -> None:
@@ -203,14 +220,16 @@ def load_user_file(name: str, file: str, source: str) -> None:
 class Station:
     """Runs one assignment. `deliver`, `next`, `fetch` and `stop` may be called from any thread."""
 
-    def __init__(self, assignment: Assignment, post: Post):
+    def __init__(self, assignment: Assignment, post: Post, grouped: bool = False):
         self.lead = assignment.lead
         self.reports: SimpleQueue[Report] = SimpleQueue()
         self.seen, self.stopped = Event(), Event()
         self.holding = False
-        self.worker = settle(assignment, post)
+        self.worker = settle(assignment, post, grouped)
         assert isinstance(self.worker.exchange, RemoteExchange)
         self.exchange = self.worker.exchange
+        # Accounts are kept where steps are learnt from: by the one that leads, or where the parameters are.
+        self.accounts = self.lead if self.exchange.together else self.exchange.store is not None
         self.deliver = self.exchange.deliver
         self.thread = Thread(target=self._work, name=assignment.title, daemon=True)
 
@@ -265,7 +284,7 @@ class Station:
         along = {name: portable(value) for name, value in look.items() if name in always or name.startswith("#")}
         return Report("look", along, tuple(name for name in look if name not in along), rows,
                       self.worker.compile_seconds, self.worker.messages, self.worker.at,
-                      copy.deepcopy(self.worker.exchange.ledger) if self.lead else None)
+                      copy.deepcopy(self.exchange.ledger) if self.accounts else None)
 
 
 def failure(problem: BaseException) -> Report:

@@ -36,6 +36,8 @@ class Message:
     leaves: Leaves
     tree: bytes | None = None  # if the receiver cannot know it
     steps: int = 0  # environment steps that it is the outcome of
+    version: int = 0  # of the weights, where they may be of any
+    note: str = ""  # it carries no value, but tells something
 
 
 Post = Callable[[str, Sequence[int], Message], None]
@@ -110,25 +112,28 @@ class RemoteExchange(Exchange):
         self.instance, self.trees, self.post = instance, trees, post
         self.forms: dict[tuple[str, int, int], deque[tuple[tuple[bool, ...], Any]]] = {
             key: deque() for key in self.channels}  # kinds and tree of what a channel holds
-        self.sent: dict[str, int] = {}  # messages so far, by move
+        self.sent: dict[tuple[str, int | None], int] = {}  # messages so far, by move and whom they are for
         self.arrived: dict[tuple[str, int, int], int] = {}
         self.early: dict[tuple[str, int, int], dict[int, Message]] = {}
+        self.version = 0  # put on messages
 
-    def send(self, move_id: str, source: int, value: Any, steps: int = 0) -> None:
+    def send(self, move_id: str, source: int, value: Any, steps: int = 0, only: int | None = None) -> None:
         move = self.moves[move_id]
         kinds, leaves = pack(value)
         form = jax.tree.structure(value)
-        tree = None if form == self.trees[move_id] and move.kind != "allreduce" else tree_bytes(form)
-        number = self.sent[move_id] = self.sent.get(move_id, 0) + 1
-        targets = [target for target in range(len(self.sizes[move.target])) if self.joined(move, source, target)]
+        tree = None if form == self.trees[move_id] and not move.agrees else tree_bytes(form)
+        number = self.sent[move_id, only] = self.sent.get((move_id, only), 0) + 1
+        targets = [target for target in range(len(self.sizes[move.target]))
+                   if self.joined(move, source, target) and only in (None, target)]
         if move.kind == "scatter":
             parts = self.parts(move, leaves)
             for target in targets:
                 # A part is a view of the whole, and pickling one would take the whole along.
                 mine = [np.ascontiguousarray(x) if isinstance(x, np.ndarray) and x.ndim else x for x in parts[target]]
-                self.post(move.target, [target], Message(move_id, source, number, (kinds, mine)))
+                self.post(move.target, [target],
+                          Message(move_id, source, number, (kinds, mine), version=self.version))
             return
-        message = Message(move_id, source, number, (kinds, leaves), tree, steps)
+        message = Message(move_id, source, number, (kinds, leaves), tree, steps, self.version)
         others = [target for target in targets if move.source != move.target or target != source]
         if others:
             self.post(move.target, others, message)
@@ -142,23 +147,29 @@ class RemoteExchange(Exchange):
             early = self.early.setdefault(key, {})
             early[message.number] = message
             while (number := self.arrived.get(key, 0) + 1) in early:
-                next_one = early.pop(number)
-                kinds, leaves = next_one.leaves
-                tree = self.trees[message.move] if next_one.tree is None else tree_of(next_one.tree)
                 self.arrived[key] = number
-                if message.move == self.lead:
-                    self.enter(message.source, next_one.steps)
-                self.forms[key].append((kinds, tree))  # before the leaves, by which `ready` goes
-                self.channels[key].append(leaves)
+                self.accept(early.pop(number))
             self.tell()
 
-    def receive(self, move_id: str, target: int) -> Any:
+    def accept(self, message: Message) -> None:
+        """The next message of a channel; `changed` is held."""
+        key = message.move, message.source, self.instance
+        kinds, leaves = message.leaves
+        if message.move == self.lead:
+            self.enter(message.source, message.steps)
+        self.forms[key].append((kinds, self.tree(message)))  # before the leaves, by which `ready` goes
+        self.channels[key].append(leaves)
+
+    def tree(self, message: Message) -> Any:
+        return self.trees[message.move] if message.tree is None else tree_of(message.tree)
+
+    def receive(self, move_id: str, target: int, only: int | None = None) -> Any:
         move = self.moves[move_id]
-        sources = self.sources(move, target)
+        sources = self.sources(move, target, only)
         forms = [self.forms[move_id, source, target].popleft() for source in sources]
-        if move.kind == "allreduce":
+        if move.agrees:
             brought = [self.channels[move_id, source, target].popleft() for source in sources]
-            return [one for (kinds, tree), leaves in zip(forms, brought, strict=True)
-                    for one in jax.tree.unflatten(tree, unpack((kinds, leaves)))]
+            return self.join(move, [jax.tree.unflatten(tree, unpack((kinds, leaves)))
+                                    for (kinds, tree), leaves in zip(forms, brought, strict=True)])
         (kinds, tree), *_ = forms
-        return jax.tree.unflatten(tree, unpack((kinds, super().receive(move_id, target))))
+        return jax.tree.unflatten(tree, unpack((kinds, super().receive(move_id, target, only))))

@@ -14,19 +14,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from msrl.engines.blame import blame
+from msrl.backends.agreeing import learn, serve
+from msrl.engines.group import Group
 from msrl.engines.host import HostEngine, traceable
 from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
 from msrl.engines.xla import Chunk, no_metrics, zeros
-from msrl.errors import RunError
 from msrl.ir.graph import Call, For, If, Node, Recv, Send, While, base, free, is_resource, nexts, walk
 from msrl.ir.interp import Names
-from msrl.ir.placed import LocalProgram
-from msrl.runtime.channels import Exchange
-from msrl.runtime.unordered import UnorderedExchange
+from msrl.ir.placed import PARAMETERS, LocalProgram
+from msrl.runtime.channels import Exchange, Line
 
 LOOKS = 200  # how often a loop of known length lets the host look, at most
 WHILE_SECONDS = 0.2  # how long a chunk of any other loop should take, at least
@@ -49,7 +48,7 @@ class Worker:
     """One run; or several at once through one program, if `root` is an array of keys."""
 
     def __init__(self, program: LocalProgram, instance: int, shapes: Shapes, ops: Ops, root: jax.Array, strict: bool,
-                 exchange: Exchange):
+                 exchange: Exchange | Line):
         self.program, self.instance, self.exchange = program, instance, exchange
         self.shapes, self.ops, self.root, self.strict = shapes, ops, root, strict
         self.seeds = root.shape[0] if root.ndim else None
@@ -60,6 +59,8 @@ class Worker:
         self.at: tuple[str, int] | None = None  # the loop and pass of that look: the same for all that take part in it
         self.messages = 0  # sent and received, so far
         self.counted = 0  # steps of each environment, as of the last trajectory sent
+        self.group: Group | None = None  # learners of several processes in one program, this one's among them
+        self.held: dict[tuple[str, int], list[Any]] = {}  # (move, site) → the parameters last taken from where they are
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._parts: dict[int, tuple[tuple[Node, ...], list[Part]]] = {}
 
@@ -71,7 +72,7 @@ class Worker:
         except Closed as stop:
             self.resources = {base(name): value for name, value in stop.names.items() if is_resource(name)}
         if self.leads:
-            self.exchange.close()
+            self.exchange.close(self.instance)
         yield self.resources
 
     @property
@@ -87,7 +88,7 @@ class Worker:
     @property
     def endless(self) -> bool:
         """Does it go on until it is told to stop?"""
-        return isinstance(self.exchange, UnorderedExchange) and not self.leads
+        return self.exchange.unordered and not self.leads
 
     def go_on(self, names: Names) -> None:
         if self.endless and self.exchange.closed:
@@ -114,7 +115,7 @@ class Worker:
                 case If():
                     yield from self.branch(part, names)
                 case Call():
-                    yield from self.agree(part, names)
+                    yield from serve(self, part) if part.component == PARAMETERS else learn(self, part, names)
                 case _:
                     assert isinstance(part, tuple)
                     self.compute(part, names, needed, top)
@@ -157,33 +158,16 @@ class Worker:
         value = jax.tree.map(jnp.copy, value) if is_resource(node.value) else value
         steps = 0
         if node.move == self.exchange.lead:
-            newest = next(name for name in reversed(names) if base(name) == "#env.step")
-            count = int(np.max(np.asarray(names[newest])))
-            steps, self.counted = (count - self.counted) * self.ops.world.num_envs, count
+            steps = self.count_steps(names)
         self.exchange.send(node.move, self.instance, value, steps)
         self.messages += 1
 
-    def agree(self, node: Call, names: Names) -> Iterator[Look]:
-        """Learning with others: wherever learners agree, what those of all instances bring is exchanged."""
-        machine = self.engine if isinstance(self.engine, Reference) else self.engine.reference
-        steps = machine.learn(tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads),
-                              self.ops.dims(node), self.ops.agent_dims(node))
-        move, reached = self.exchange.among[node.writes[0]], None
-        while True:
-            with blame(node, RunError):
-                try:
-                    how, brought = steps.send(reached)
-                except StopIteration as end:
-                    out, written = end.value
-                    break
-            self.exchange.send(move, self.instance, brought)
-            while not self.exchange.ready(move, self.instance):
-                yield None
-            reached = how(self.exchange.receive(move, self.instance))
-            self.messages += 2
-        names.update(zip(node.writes, written, strict=True))
-        if node.out:
-            names[node.out] = out
+    def count_steps(self, names: Names) -> int:
+        """The environment steps since they were last counted."""
+        newest = next((name for name in reversed(names) if base(name) == "#env.step"), None)
+        count = int(np.max(np.asarray(names[newest]))) if newest else 0
+        steps, self.counted = (count - self.counted) * self.ops.world.num_envs, count
+        return steps
 
     def moves(self, node: Node) -> bool:
         """Does it hold anything that other instances take part in? Devices do so within one program."""
@@ -322,6 +306,35 @@ def leader(workers: Sequence[Worker]) -> Worker:
 def loop_name(node: For | While) -> str:
     """By which all fragments know the loop."""
     return node.index if isinstance(node, For) else node.condition
+
+
+class Switchboard(Worker):
+    """Keeps the parameters of learners that do not wait for one another: talks to each as if it were the only one, and
+    listens to whoever has something to say."""
+
+    def run(self) -> Iterator[Look]:
+        exchange, mine = self.exchange, self.program.fragment.name
+        (learners,) = {move.source for move in exchange.moves.values() if move.agrees} - {mine}
+        lines = [Worker(self.program, learner, self.shapes, self.ops, self.root, self.strict, exchange.line(learner))
+                 for learner in range(len(exchange.sizes[learners]))]
+        running = [line.run() for line in lines]
+        while running:
+            for steps in list(running):
+                for look in steps:
+                    if look is None:
+                        break
+                    yield look
+                else:
+                    running.remove(steps)
+            self.messages = sum(line.messages for line in lines)
+            if running:
+                yield None
+
+
+def make_worker(program: LocalProgram, instance: int, shapes: Shapes, ops: Ops, root: jax.Array, strict: bool,
+                exchange: Exchange) -> Worker:
+    alone = PARAMETERS in program.fragment.components and not exchange.together
+    return (Switchboard if alone else Worker)(program, instance, shapes, ops, root, strict, exchange)
 
 
 def chunk_size(passes: int) -> int:

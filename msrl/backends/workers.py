@@ -11,16 +11,17 @@ from msrl.api import Env, Trainer
 from msrl.backends.inline import Inline
 from msrl.backends.remote import assign
 from msrl.backends.threads import Threads
-from msrl.backends.worker import Worker
+from msrl.backends.worker import Worker, make_worker
 from msrl.engines.devices import use_devices
 from msrl.engines.library import Ops
 from msrl.engines.parts import part_of
 from msrl.engines.shapes import Shapes
 from msrl.errors import UsageError
 from msrl.ir.graph import For, If, Node, Recv, While, walk
-from msrl.ir.placed import Fragment, LocalProgram, Move, PlacedGraph
+from msrl.ir.placed import PARAMETERS, Fragment, LocalProgram, Move, PlacedGraph
 from msrl.projection.project import project
 from msrl.runtime.channels import Exchange
+from msrl.runtime.store import Store
 from msrl.runtime.unordered import UnorderedExchange
 
 
@@ -45,24 +46,34 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
     each = {fragment.name: world.agents_per_shard if fragment.axis == "agent" else world.envs_per_shard
             for fragment in placed.fragments}
     sizes = {name: tuple(len(run) * each[name] for run in mine) for name, mine in runs.items()}
-    exchange = UnorderedExchange(placed.moves, sizes, max_lag) if unordered else Exchange(placed.moves, sizes)
-    exchange.agents = ops.agents.found
+    served = any(PARAMETERS in fragment.components for fragment in placed.fragments)
     workers, programs = [], project(placed)
-    exchange.lead = leading_move(programs, exchange.moves, unordered)
+    if unordered and not served:
+        exchange: Exchange = UnorderedExchange(placed.moves, sizes, max_lag)
+    else:
+        exchange = Exchange(placed.moves, sizes)
+    if served:
+        exchange.together, exchange.max_lag = not unordered, max_lag
+        exchange.store = Store(exchange.ledger, exchange.changed, exchange.together, max_lag)
+    exchange.agents = ops.agents.found
+    exchange.lead = leading_move(programs, exchange.moves, unordered and not served)
     for name, program in programs.items():
         if devices > 1:
             use_devices(program, ops, shapes, placed.moves, devices)
         for instance, run in enumerate(runs[name]):
             mine, local = part_of(ops, shapes, program.fragment, placed.divided(name), run)
-            workers.append(Worker(program, instance, local, mine, root, strict, exchange))
+            workers.append(make_worker(program, instance, local, mine, root, strict, exchange))
     return workers
 
 
 def leading_move(programs: dict[str, LocalProgram], moves: dict[str, Move], unordered: bool) -> str | None:
-    """The move by which trajectories reach the learner: the first that it gathers in the loop that trains."""
+    """The move by which trajectories reach the learner: the first that it gathers of the environments' place in the
+    loop that trains. None where they take another way; only there are steps counted."""
     learner = next(program for program in programs.values() if "learner" in program.fragment.components)
     _, loop, after = around(learner)
-    blocks = [found for block in blocks_of(loop) if (found := gathered(block, moves))]
+    stepping = next(name for name, program in programs.items() if "env" in program.fragment.components)
+    blocks = [found for block in blocks_of(loop)
+              if (found := [move for move in gathered(block, moves) if move.source == stepping])]
     if unordered:
         late = [move for block in blocks_of(after) for move in gathered(block, moves)]
         told = [moves[node.move] for program in programs.values() if program is not learner

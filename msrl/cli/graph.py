@@ -6,6 +6,7 @@ from collections import Counter
 
 import jax
 
+from msrl.backends.agreeing import program_of
 from msrl.cli.deploying import PlacementOptions
 from msrl.cli.options import GRAPH, Given, GraphOptions, read_with_algorithm
 from msrl.deployment import nearest
@@ -46,7 +47,8 @@ def placed(program: Program, given: Given) -> str:
     """The fragments, and what moves between them."""
     found = picture(f"{given.algorithm} on {program.env.spec.id} under {given.deployment.distribution}", program.placed,
                     {worker.program.fragment.name: worker.program for worker in program.workers},
-                    Counter(worker.program.fragment.name for worker in program.workers), sizes(program.shapes))
+                    Counter(worker.program.fragment.name for worker in program.workers), sizes(program.shapes),
+                    agreed(program))
     match given.options.format:
         case "mermaid":
             return drawing.mermaid(found)
@@ -61,6 +63,18 @@ def sizes(shapes: Shapes) -> dict[str, int]:
     """The bytes of every name."""
     return {name: sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(strong(tree)))
             for name, tree in shapes.names.items() if not unknown(tree)}
+
+
+def agreed(program: Program) -> dict[str, tuple[int, int]]:
+    """How often learners agree in an update, and the bytes of each time, by move."""
+    found = {}
+    for move in program.placed.moves:
+        if move.agrees and move.axis == "agent":  # learners of agent shards share what they return, and no more
+            found[move.id] = 1, sizes(program.shapes).get(program.shapes.learns[move.value].out or "", 0)
+        elif move.agrees and (each := program_of(program.lead, move.value).traffic):
+            found[move.id] = each.times, (each.brought if "learner" in program.placed.fragment(
+                move.source).components else each.taken) // max(each.times, 1)
+    return found
 
 
 def fragment(program: Program, name: str) -> str:

@@ -3,6 +3,8 @@
 import difflib
 
 from msrl import loading
+from msrl.distribution.central import Central
+from msrl.distribution.central_async import CentralAsync
 from msrl.distribution.device_only import DeviceOnly
 from msrl.distribution.environments import Environments
 from msrl.distribution.local import Local
@@ -15,7 +17,7 @@ from msrl.errors import UsageError
 
 DISTRIBUTIONS: dict[str, type[DistributionPolicy]] = {
     policy.name: policy for policy in (Local, SingleLearnerCoarse, SingleLearnerCoarseAsync, SingleLearnerFine,
-                                       MultiLearner, DeviceOnly, Environments)}
+                                       MultiLearner, DeviceOnly, Central, CentralAsync, Environments)}
 
 _FORM = "Write path/to/file.py:PolicyClass."
 

@@ -10,9 +10,20 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from msrl.errors import UsageError, VerifyError
+from msrl.errors import VerifyError
 from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, While, definitions, walk
-from msrl.ir.placed import AgentAxis, Axis, Fragment, Kind, Move, PlacedGraph, restrict, wanted_at_end, wanted_whole
+from msrl.ir.placed import (
+    PARAMETERS,
+    AgentAxis,
+    Axis,
+    Fragment,
+    Kind,
+    Move,
+    PlacedGraph,
+    restrict,
+    wanted_at_end,
+    wanted_whole,
+)
 
 EVERYWHERE = "*"
 
@@ -36,15 +47,12 @@ def place(graph: Graph, fragments: tuple[Fragment, ...], axes: Mapping[str, int]
 class _Placer:
     def __init__(self, graph: Graph, fragments: tuple[Fragment, ...], axes: Mapping[str, int], agents: AgentAxis):
         self.graph, self.fragments, self.axes, self.agents = graph, {f.name: f for f in fragments}, axes, agents
-        if {"env", "agent"} <= {fragment.axis for fragment in fragments}:
-            raise UsageError("A distribution cannot be replicated over environments and over agents.",
-                             why="What moves between two such fragments would be cut both ways.",
-                             instead='Give all its fragments axis="env", or all of them axis="agent".')
+        assert not {"env", "agent"} <= {f.axis for f in fragments}, "checked by msrl.distribution.fragments"
         self.of = {component: fragment.name for fragment in fragments for component in fragment.components}
         for component, _ in graph.components:
             if component not in self.of:
                 raise VerifyError(f"No fragment has the component {component}.")
-        whole = [f.name for f in fragments if f.axis is None]
+        whole = [f.name for f in fragments if f.axis is None and PARAMETERS not in f.components]
         # If everything is replicated, each instance has a copy of what is whole.
         self.whole = whole[0] if whole and self.of["learner"] not in whole else self.of["learner"]
         self.sites: dict[str, Site] = {}
@@ -171,6 +179,8 @@ class _Placer:
                 self.present(self.sites_of(node), self.of[node.component])
                 for name in (*node.args, *(value for _, value in node.kwargs), *node.reads):
                     self.need(name, self.of[node.component], copies)
+                if is_learning(node) and PARAMETERS in self.of:
+                    self.present(self.sites_of(node), self.of[PARAMETERS], copies)
             for result in self.graph.results:
                 home = self.homes[result]
                 self.need(result, home if home != EVERYWHERE else next(iter(self.fragments)), copies)
@@ -258,17 +268,27 @@ class _Placer:
                 node, span = restrict(whole, computed), whole.span
                 if fragment.axis is None or not self.here(node, fragment.name, computed):
                     continue
-                axes, divided, sees_all = (self.axes, by_env, {}) if fragment.axis == "env" else \
-                    (self.parts_in(fragment.name), {"actor", "learner"}, self.agents.sees_all)
+                by_agent = fragment.axis == "agent"
+                axes = self.parts_in(fragment.name) if by_agent else self.axes
+                divided = {"actor", "learner"} if by_agent else by_env
+                sees_all: Mapping[str, tuple[int, ...]] = self.agents.sees_all if by_agent else {}
                 names = (*wanted_whole(node, axes, divided, sees_all), *itertools.chain(*wanted_at_end(node, axes)))
                 for name in names:
                     move = Move(name, fragment.name, fragment.name, "allgather", axes[name], span, fragment.axis)
                     found.setdefault((name, fragment.name), move)
-                if isinstance(node, Call) and (node.component, node.method) == ("learner", "learn"):
-                    state = node.writes[0]
-                    found[state, fragment.name] = Move(state, fragment.name, fragment.name, "allreduce", None, span,
-                                                         fragment.axis)
+                if is_learning(node):
+                    found.update(((move.id, ""), move) for move in self.agreement(node, fragment))
         return list(found.values())
+
+    def agreement(self, node: Node, learners: Fragment) -> list[Move]:
+        """How the instances of the learner's fragment agree: among themselves, or by way of where parameters are."""
+        assert isinstance(node, Call)
+        state = node.writes[0]
+        if PARAMETERS not in self.of:
+            return [Move(state, learners.name, learners.name, "allreduce", None, node.span, learners.axis or "env")]
+        server = self.of[PARAMETERS]
+        return [Move(state, learners.name, server, "gather", None, node.span),
+                Move(state, server, learners.name, "broadcast", None, node.span)]
 
     def parts_in(self, fragment: str) -> dict[str, int]:
         """What instances of a fragment over agents have a part of."""
@@ -290,6 +310,9 @@ class _Placer:
             dim = None if (target, name) in self.wholes and self.fragments[source].axis is None else \
                 self.agents.names.get(name)
         kind: Kind = "send"
+        if target == self.of.get(PARAMETERS):
+            # Every learner says how its loops go on, as they need not be at the same pass.
+            return Move(name, source, target, "gather", None, self.sites[name].node.span)
         match self.fragments[source].axis, self.fragments[target].axis:
             case "agent", "agent" if (target, name) in self.wholes:
                 kind = "gather"
@@ -298,3 +321,7 @@ class _Placer:
             case str(), None if dim is not None:
                 kind = "gather"
         return Move(name, source, target, kind, dim, self.sites[name].node.span, axis)
+
+
+def is_learning(node: Node) -> bool:
+    return isinstance(node, Call) and (node.component, node.method) == ("learner", "learn")

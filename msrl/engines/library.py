@@ -16,7 +16,7 @@ import numpy as np
 from msrl.api import Record
 from msrl.engines.agents import Agents
 from msrl.engines.by_agent import ArgDims, cut_agents, fuse_by_agent, seen_whole
-from msrl.engines.cut import Steps, cut
+from msrl.engines.cut import Cut
 from msrl.engines.ops import Dims, Op, World, alone, call_key, divided, fuse, make_op, op_key
 from msrl.engines.scopes import Scopes
 from msrl.ir.axes import find_agent_axes, find_axes
@@ -79,23 +79,23 @@ class Ops:
         run = fuse(op, len(self.world.span(op.over)), self.world.num_envs, dims)
         return fuse_by_agent(op, run, self.world, agents, settled) if op.by_agent else run
 
-    def _learning(self) -> Callable[..., Steps]:
-        """One of several learners, up to the next agreement at a time: (root key, learner, call number, states,
-        arguments)."""
-        programs: dict[Any, Callable[..., Steps]] = {}
+    def _learning(self) -> Callable[..., Cut]:
+        """The program of one of several learners, cut at agreements, for arguments like these: (root key, learner, call
+        number, states, arguments)."""
+        programs: dict[Any, Cut] = {}
 
         def learn(root, learner, count, states, args):
             key = call_key(op_key(root, "learner", "learn"), learner, count)
             return self.op("learner", "learn").run(key, states, args, {})
 
-        def start(*given: Any) -> Steps:
+        def program(*given: Any) -> Cut:
             leaves, form = jax.tree.flatten(given)
             known = form, tuple((np.shape(leaf), leaf.dtype) for leaf in leaves)
             if known not in programs:
-                programs[known] = cut(learn, *jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), given))
-            return programs[known](*given)
+                programs[known] = Cut(learn, *jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), given))
+            return programs[known]
 
-        return start
+        return program
 
     def keys_shape(self, op: Op) -> jax.ShapeDtypeStruct:
         key = jax.eval_shape(lambda: jax.random.key(0))

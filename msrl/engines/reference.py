@@ -5,6 +5,8 @@ Python all go through `Reference.apply`, and so give the same bits.
 """
 
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,14 +15,25 @@ import numpy as np
 from msrl.api import Record
 from msrl.engines.blame import blame
 from msrl.engines.by_agent import ArgDims, leaf_tree
-from msrl.engines.cut import Steps
+from msrl.engines.cut import Meeting, Steps
 from msrl.engines.library import Ops
 from msrl.engines.ops import Dims, divide, fold_in, join, mean, op_key, op_keys, settled, split, strong
 from msrl.errors import RunError, TypeCheckError
 from msrl.ir.graph import Call, Pure
 from msrl.ir.interp import Host
 
-Agreeing = Generator[tuple[Callable[[list], Any], list], Any, tuple[Any, tuple]]
+
+@dataclass(frozen=True)
+class Agreement:
+    """Several learners side by side come to agree: `reach` makes what they agree on of what all of them bring, those of
+    other instances included. `meeting` is that of the first; None at the end, where they settle what is returned."""
+
+    reach: Callable[[list], Any]
+    brought: list[Any]
+    meeting: Meeting | None = None
+
+
+Agreeing = Generator[Agreement, Any, tuple[Any, tuple]]
 
 
 class Reference(Host):
@@ -100,11 +113,11 @@ class Reference(Host):
         return [jax.tree.map(lambda x, at=at: x[at], out) for at in each], (*written, count + 1)
 
     def learn(self, args: tuple, reads: tuple, dims: Dims, agents: ArgDims = ()) -> Agreeing:
-        """Several learners side by side, up to the next agreement at a time: yields how it is reached and what each of
-        this world's learners brings to it, and is sent what was agreed on."""
+        """Several learners side by side, up to the next agreement at a time, which is yielded; it is sent what was
+        agreed on."""
         if self.ops.op("learner", "learn").by_agent:
             outs, written = self.learn_by_agent(args, reads, agents)
-            return (yield mean, outs), written
+            return (yield Agreement(mean, outs)), written
         op, span = self.ops.op("learner", "learn"), self.world.span("learner")
         *states, count = reads
         args = strong(args)
@@ -113,16 +126,17 @@ class Reference(Host):
                                  split(args, axes, at, len(span))) for at, number in enumerate(span)]
         agreed: Any = None
         while True:
-            brought, done = [], []
+            met: list[Meeting] = []
+            done = []
             for steps in running:
                 try:
-                    brought.append(steps.send(agreed))
+                    met.append(steps.send(agreed))
                 except StopIteration as end:
                     done.append(end.value)
             if done:
                 break
-            agreed = yield mean, brought
-        out = yield settled, [out for out, _ in done]
+            agreed = yield Agreement(partial(reach, met[0]), [meeting.brought for meeting in met], met[0])
+        out = yield Agreement(settled, [out for out, _ in done])
         return out, (*done[0][1], count + 1)
 
     def alone(self, component: str, method: str) -> Callable[..., tuple[Any, tuple]]:
@@ -131,7 +145,7 @@ class Reference(Host):
 
     def learning(self, *given: Any) -> Steps:
         """One of several learners; the same goes for it."""
-        return self.ops.learning(*given)
+        return self.ops.learning(*given)(*given)
 
     def report(self, method: str, args: tuple, kwargs: dict[str, Any], reads: tuple) -> int:
         if method == "init":
@@ -148,15 +162,21 @@ class Reference(Host):
         return tuple(buffer.init(item) for _ in self.world.span(over)) if over else buffer.init(item)
 
 
+def reach(meeting: Meeting, brought: list[Any]) -> list[Any]:
+    """The mean of what all bring; at a site, what it makes of the state there."""
+    agreed = mean(brought)
+    return meeting.site.apply(meeting.others, meeting.state, agreed) if meeting.site else agreed
+
+
 def finish(steps: Agreeing) -> tuple[Any, tuple]:
     """Runs learners that need no others to agree."""
     reached = None
     while True:
         try:
-            how, brought = steps.send(reached)
+            agreement = steps.send(reached)
         except StopIteration as end:
             return end.value
-        reached = how(brought)
+        reached = agreement.reach(agreement.brought)
 
 
 def metrics_of(args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from msrl.engines.ops import strong
 from msrl.engines.reference import metrics_of
 from msrl.engines.tables import Tabular, find_tabular, typical
 from msrl.errors import Span, TypeCheckError
-from msrl.ir.graph import Call, For, Graph, If, Pure, While, base, definitions, is_resource, walk
+from msrl.ir.graph import Call, For, Graph, If, Pure, While, base, calls, definitions, is_resource, walk
 from msrl.ir.interp import Machine, Names, run_nodes
 
 DOCS = "docs/loop-language.md"
@@ -42,10 +42,12 @@ class Shapes:
     items: dict[str, Record] = field(default_factory=dict)  # buffer → one whole item
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)  # report (by what it writes) → its metrics
     tabular: Tabular = field(default_factory=Tabular)
+    learns: dict[str, Call] = field(default_factory=dict)  # learner's state → the op that makes it
 
 
 def find_shapes(graph: Graph, ops: Ops) -> Shapes:
-    shapes = Shapes(tabular=find_tabular(graph.nodes))
+    shapes = Shapes(tabular=find_tabular(graph.nodes), learns={
+        call.writes[0]: call for call in calls(graph.nodes) if (call.component, call.method) == ("learner", "learn")})
     # The first round finds what buffers hold, even if a sample stands before the insert; the second finds the rest.
     for _ in range(2):
         known = len(shapes.items)

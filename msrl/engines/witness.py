@@ -93,13 +93,13 @@ class Witness(Reference):
         seen, agreed = checksums({"resources": states, "arguments": args}), None
         while True:
             try:
-                brought = steps.send(agreed)
+                meeting = steps.send(agreed)
             except StopIteration as end:
                 out, after = end.value
                 self.note(occasion, seen, {"value": out, "written": after})
                 return end.value
-            self.note(occasion, seen, {"brought": brought})
-            agreed = yield brought
+            self.note(occasion, seen, {"brought": meeting.brought})
+            agreed = yield meeting
             occasion = occasion._replace(agreement=occasion.agreement + 1)
             seen = checksums({"agreed": agreed})
 

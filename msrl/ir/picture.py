@@ -56,41 +56,39 @@ class Picture:
 
 
 def picture(title: str, placed: PlacedGraph, programs: Mapping[str, LocalProgram], instances: Mapping[str, int],
-            sizes: Mapping[str, int]) -> Picture:
+            sizes: Mapping[str, int], agreed: Mapping[str, tuple[int, int]]) -> Picture:
+    """`agreed`: of moves by which learners agree, how often in one update and how many bytes each time, if known."""
+    loops = {move: around for program in programs.values() for move, around in sends(program.nodes, ())}
+    loops.update((move.id, loops[move.value]) for move in placed.moves if move.agrees)
     makers = {name: node for node in walk(placed.graph.nodes) for name in definitions(node)}
-    # What learners agree on is in no send of theirs: they do so where the state is written.
-    agreed = {move.value: move.id for move in placed.moves if move.kind == "allreduce"}
-    loops: dict[str, Loops] = {}
-    for program in programs.values():
-        for node, around in everywhere(program.nodes, ()):
-            if isinstance(node, Send):
-                loops[node.move] = around
-            elif isinstance(node, Call):
-                loops.update((agreed[name], around) for name in node.writes if name in agreed)
 
     def arrow(move: Move) -> Arrow:
-        maker = makers.get(move.value)
-        value: str | None = move.value
-        if move.kind == "allreduce" and isinstance(maker, Call):
-            value = maker.out if move.axis == "agent" else None  # by agent, they share what they return and no more
-        size = sizes.get(value) if value else None
-        return Arrow(move, label(move.value, maker), size, len(loops[move.id]), trips(loops[move.id][1:]))
+        around = loops[move.id]
+        times, size = trips(around[1:]), sizes.get(move.value)
+        if move.agrees:
+            often, size = agreed.get(move.id, (None, None))
+            times = None if often is None or times is None else times * often
+        return Arrow(move, label(move.value, makers.get(move.value)), size, len(around), times)
 
     arrows = tuple(map(arrow, placed.moves))
     return Picture(title, tuple((fragment, instances[fragment.name]) for fragment in placed.fragments), arrows)
 
 
-def everywhere(nodes: tuple[Node, ...], around: Loops) -> Iterator[tuple[Node, Loops]]:
-    """Every node, with the loops around it, the outermost first."""
+def sends(nodes: tuple[Node, ...], around: Loops) -> Iterator[tuple[str, Loops]]:
+    """Every send's move, and the state that learners agree on in their op, with the loops around it, the outermost
+    first."""
     for node in nodes:
-        yield node, around
         match node:
+            case Send():
+                yield node.move, around
+            case Call(method="learn"):
+                yield node.writes[0], around
             case For() | While():
                 inner = node.body if isinstance(node, For) else (*node.test, *node.body)
-                yield from everywhere(inner, (*around, node))
+                yield from sends(inner, (*around, node))
             case _:
                 for block in (getattr(node, name, ()) for name in ("then", "orelse")):
-                    yield from everywhere(block, around)
+                    yield from sends(block, around)
 
 
 def trips(loops: Loops) -> int | None:

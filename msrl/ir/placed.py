@@ -11,7 +11,10 @@ from types import MappingProxyType
 from typing import Literal
 
 from msrl.errors import Span
-from msrl.ir.graph import Call, For, Graph, If, Node, Pure, While, is_resource
+from msrl.ir.graph import Call, For, Graph, If, Node, Pure, While, base, is_resource
+
+PARAMETERS = "parameters"
+"""What a fragment has instead of components, if it keeps the parameters of all learners and applies their gradients."""
 
 Axis = Literal["env", "agent"]
 
@@ -43,7 +46,8 @@ class Move:
     """A name that is computed in `source` and needed in `target`. `dim` is the dimension its shards lie on, if it has
     any, and `axis` whether these are of environments or of agents: a gather joins on it, a scatter divides. Among the
     instances of one fragment, an allgather gives each the whole of what all have a part of, and an allreduce is where
-    learners agree."""
+    learners agree. Where one place keeps their parameters, they agree there: of `$learner`, a gather brings gradients
+    to it and a broadcast takes parameters back."""
 
     value: str
     source: str
@@ -56,6 +60,11 @@ class Move:
     @property
     def id(self) -> str:
         return f"{self.value}:{self.source}>{self.target}"
+
+    @property
+    def agrees(self) -> bool:
+        """Does it carry what learners bring to an agreement, or take away? How often, their program says."""
+        return base(self.value) == "$learner"
 
 
 @dataclass(frozen=True, slots=True)

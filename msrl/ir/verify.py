@@ -2,36 +2,71 @@
 
 Each name is defined once and before it is used; a resource is joined with versions of itself only, is read only in its
 newest version, and is among the results, so that effects cannot be reordered or lost; ops name components that exist.
+Of a local program the same holds, but for what it only has a copy of: that may be dropped when nobody reads it.
 """
 
+from collections.abc import Container
+
 from msrl.errors import VerifyError
-from msrl.ir.graph import Call, Carry, For, Graph, If, Node, Pure, While, base, definitions, is_resource, uses
+from msrl.ir.graph import (
+    Call,
+    Carry,
+    For,
+    Graph,
+    If,
+    Node,
+    Pure,
+    Recv,
+    While,
+    base,
+    calls,
+    definitions,
+    is_resource,
+    uses,
+)
+from msrl.ir.placed import PARAMETERS, LocalProgram
 
 
 def verify(graph: Graph) -> None:
     """Raises VerifyError, naming the node, where an invariant is broken."""
     checker = _Checker({name for name, _ in graph.components})
-    newest = checker.block(graph.nodes, set(), {})
-    for result in graph.results:
-        if newest.get(base(result)) != result:
-            raise VerifyError(f"The result {result} is not the newest version of {base(result)}.")
-    for name, version in newest.items():
-        if is_resource(name) and version not in graph.results:
-            raise VerifyError(f"The resource {version} is not among the results.")
+    checker.whole(graph.nodes, graph.results)
+
+
+def verify_local(program: LocalProgram) -> None:
+    """The same for a local program. What projection adds, a part that is cut or a whole that is put together, may be
+    made in several places, each time in the same way."""
+    kept = {base(name) for call in calls(program.nodes) if call.component != PARAMETERS for name in call.writes}
+    _Checker(set(program.fragment.components), kept).whole(program.nodes, program.results)
 
 
 class _Checker:
-    def __init__(self, components: set[str]):
-        self.components = components
-        self.defined: set[str] = set()
+    """`kept`: of a local program, the resources that may not be lost."""
+
+    def __init__(self, components: set[str], kept: Container[str] | None = None):
+        self.components, self.kept = components, kept
+        self.defined: dict[str, Node] = {}
+
+    def whole(self, nodes: tuple[Node, ...], results: tuple[str, ...]) -> None:
+        newest = self.block(nodes, set(), {})
+        for result in results:
+            if newest.get(base(result)) != result:
+                raise VerifyError(f"The result {result} is not the newest version of {base(result)}.")
+        for name, version in newest.items():
+            if self.matters(name) and version not in results:
+                raise VerifyError(f"The resource {version} is not among the results.")
+
+    def matters(self, name: str) -> bool:
+        return is_resource(name) and (self.kept is None or name in self.kept)
 
     def fail(self, node: Node, what: str) -> VerifyError:
         return VerifyError(what, span=node.span, why=f"In {type(node).__name__}.")
 
     def define(self, node: Node, name: str, visible: set[str]) -> None:
-        if name in self.defined:
+        again = self.kept is not None and isinstance(node, (Pure, Recv)) and self.defined.get(name) == node
+        if name in self.defined and not again:
             raise self.fail(node, f"{name} is defined twice.")
-        self.defined.add(name)
+        self.defined[name] = node
         visible.add(name)
 
     def use(self, node: Node, name: str, visible: set[str], newest: dict[str, str]) -> None:
@@ -96,7 +131,7 @@ class _Checker:
         for carry in carries:
             self.use(node, carry.next, visible, newest)
         for name, version in newest.items():
-            if is_resource(name) and name not in carried and before.get(name) != version:
+            if self.matters(name) and name not in carried and before.get(name) != version:
                 raise self.fail(node, f"{name} is written in the loop, but the loop does not carry it.")
 
     def branches(self, node: If, visible: set[str], newest: dict[str, str]) -> None:
@@ -110,5 +145,5 @@ class _Checker:
             for pick in picks:
                 self.use(node, pick, inside, latest)
             for name, version in latest.items():
-                if is_resource(name) and name not in merged and newest.get(name) != version:
+                if self.matters(name) and name not in merged and newest.get(name) != version:
                     raise self.fail(node, f"{name} is written in a branch, but not merged after it.")

@@ -5,6 +5,7 @@ sends it; at the same place of their programs, the others receive it. All progra
 one order, the order of the loop, and cannot wait for one another in a circle.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from msrl.ir.axes import constants
@@ -21,7 +22,17 @@ from msrl.ir.graph import (
     definitions,
     is_resource,
 )
-from msrl.ir.placed import LocalProgram, Move, PlacedGraph, part_name, restrict, wanted_at_end, wanted_whole, whole_name
+from msrl.ir.placed import (
+    PARAMETERS,
+    LocalProgram,
+    Move,
+    PlacedGraph,
+    part_name,
+    restrict,
+    wanted_at_end,
+    wanted_whole,
+    whole_name,
+)
 
 
 def project(placed: PlacedGraph) -> dict[str, LocalProgram]:
@@ -37,7 +48,7 @@ class _Projection:
         self.constants = constants(placed.graph)
         self.axis = placed.fragment(fragment).axis
         self.replicated = self.axis is not None
-        self.sees_all = placed.agents.sees_all if self.axis == "agent" else {}
+        self.sees_all: Mapping[str, tuple[int, ...]] = placed.agents.sees_all if self.axis == "agent" else {}
         self.divided = {"actor", "learner"} if self.axis == "agent" else {
             call.component for call in calls(placed.graph.nodes) if call.component != "learner"
             and any(name in by_env for name in definitions(call))}
@@ -49,6 +60,8 @@ class _Projection:
         self.received: dict[str, Move] = {}
         self.gathered: dict[str, Move] = {}
         for move in placed.moves:
+            if move.agrees:
+                continue
             if move.source == move.target:
                 if move.source == fragment and move.kind == "allgather":
                     self.gathered[move.value] = move
@@ -170,6 +183,8 @@ class _Projection:
         node, ends = restrict(node, self.computed), self.ends(node)
         match node:
             case Call():
+                if (node.component, node.method, self.of.get(PARAMETERS)) == ("learner", "learn", self.fragment):
+                    return Call(None, PARAMETERS, "serve", (), (), (), node.writes[:1], span=node.span)
                 return node if self.of[node.component] == self.fragment else None
             case Pure():
                 return node if node.out in self.computed else None

@@ -2,8 +2,8 @@
 
 A channel is known by its move and the two instances it joins, and keeps order: what was sent first is received first.
 A gather joins the parts of all source instances in the order of their shards, an allgather does so for each of them; a
-scatter divides among the targets; a broadcast gives all the same; an allreduce hands everyone the list of what each
-learner brings. Values are handed over without a copy, so whoever sends must not write over them.
+scatter divides among the targets; a broadcast gives all the same. Where learners agree, a gather or an allreduce gives
+the list of what the instances bring. Values are handed over without a copy, so whoever sends must not write over them.
 """
 
 from collections import deque
@@ -17,11 +17,15 @@ import numpy as np
 
 from msrl.ir.placed import Move
 from msrl.runtime.ledger import Ledger
+from msrl.runtime.store import Store
 
 
 class Exchange:
     """All channels of a run. `sizes` gives, for each fragment, how many environments each of its instances has; of one
     that is replicated over agents, how many agents."""
+
+    unordered = False  # first come, first served?
+    max_lag: int | None = None
 
     def __init__(self, moves: tuple[Move, ...], sizes: dict[str, tuple[int, ...]]):
         self.moves = {move.id: move for move in moves}
@@ -31,24 +35,32 @@ class Exchange:
         self.changed = Condition()
         self.news = 0  # how often there was something to look at
         self.closed = False  # the learner is done: those who work for it may stop
+        self.ended: list[int] = []  # instances of the learner's fragment, in the order in which they were done
         self.lead: str | None = None  # the move by which trajectories reach the learner, if there is one
         self.ledger = Ledger()
         self._steps: dict[int, deque[int]] = {}  # source → environment steps of its trajectories on their way
-        # Where learners agree, by the state that they agree on; one instance alone has nobody to ask.
-        self.among = {move.value: move.id for move in moves
-                      if move.kind == "allreduce" and len(sizes[move.source]) > 1}
+        self.store: Store | None = None  # the parameters, where one place keeps those of all learners
+        self.together = True  # do learners meet at every agreement?
+        # How learners agree, by the state that they agree on: the move that brings, and the one that takes away. One
+        # instance alone has nobody to ask.
+        self.among: dict[str, tuple[str, str]] = {}
+        for move in moves:
+            if move.agrees and not (move.kind == "allreduce" and len(sizes[move.source]) == 1):
+                first, _ = self.among.setdefault(move.value, (move.id, move.id))
+                self.among[move.value] = first, move.id
         for move in moves:
             for source in range(len(sizes[move.source])):
                 for target in range(len(sizes[move.target])):
                     self.channels[move.id, source, target] = deque()
 
-    def send(self, move_id: str, source: int, value: Any, steps: int = 0) -> None:
-        """`steps`: environment steps since the last message of the same move, if it is the one that leads."""
+    def send(self, move_id: str, source: int, value: Any, steps: int = 0, only: int | None = None) -> None:
+        """`steps`: environment steps since the last message of the same move, if it is the one that leads. `only`: the
+        instance that it is for, if it is not for all."""
         move = self.moves[move_id]
         if move_id == self.lead:
             self.enter(source, steps)
         for target, part in enumerate(self.parts(move, value)):
-            if self.joined(move, source, target):
+            if self.joined(move, source, target) and only in (None, target):
                 self.channels[move_id, source, target].append(part)
         with self.changed:
             self.tell()
@@ -75,9 +87,10 @@ class Exchange:
         """Must the sender wait?"""
         return False
 
-    def close(self) -> None:
+    def close(self, instance: int = 0) -> None:
         with self.changed:
             self.closed = True
+            self.ended.append(instance)
             self.tell()
 
     def joined(self, move: Move, source: int, target: int) -> bool:
@@ -109,16 +122,17 @@ class Exchange:
         assert move.dim is not None
         return [move.dim if np.ndim(leaf) > move.dim else -1 for leaf in leaves]
 
-    def sources(self, move: Move, target: int) -> list[int]:
-        return [s for s in range(len(self.sizes[move.source])) if self.joined(move, s, target)]
+    def sources(self, move: Move, target: int, only: int | None = None) -> list[int]:
+        """Whom the target is to hear of: all who have something for it, or the one that it asks for."""
+        return [s for s in range(len(self.sizes[move.source])) if self.joined(move, s, target) and only in (None, s)]
 
-    def ready(self, move_id: str, target: int) -> bool:
+    def ready(self, move_id: str, target: int, only: int | None = None) -> bool:
         move = self.moves[move_id]
-        return all(self.channels[move_id, source, target] for source in self.sources(move, target))
+        return all(self.channels[move_id, source, target] for source in self.sources(move, target, only))
 
-    def receive(self, move_id: str, target: int) -> Any:
+    def receive(self, move_id: str, target: int, only: int | None = None) -> Any:
         move = self.moves[move_id]
-        sources = self.sources(move, target)
+        sources = self.sources(move, target, only)
         parts = [self.channels[move_id, source, target].popleft() for source in sources]
         if move_id == self.lead:
             with self.changed:
@@ -126,10 +140,13 @@ class Exchange:
                     self.ledger.take(self._steps[source].popleft())
         return self.join(move, parts)
 
+    def line(self, learner: int) -> "Line":
+        return Line(self, learner)
+
     def join(self, move: Move, parts: list[Any]) -> Any:
-        if move.kind == "allreduce":
-            return [one for part in parts for one in part]  # what each learner brings
-        if move.kind not in ("gather", "allgather") or len(parts) == 1:
+        if move.agrees and move.kind in ("allreduce", "gather"):
+            return parts
+        if move.dim is None or move.kind not in ("gather", "allgather") or len(parts) == 1:
             return parts[0]
 
         def leaf(dim: int, *xs: Any) -> Any:
@@ -137,3 +154,22 @@ class Exchange:
 
         tree, leaves = jax.tree.structure(parts[0]), [jax.tree.leaves(part) for part in parts]
         return jax.tree.unflatten(tree, list(map(leaf, self.dims(move, leaves[0]), *leaves)))
+
+
+class Line:
+    """The channels between the place that keeps parameters and one learner, for one who talks to that learner alone."""
+
+    def __init__(self, exchange: Exchange, learner: int):
+        self.exchange, self.learner = exchange, learner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.exchange, name)
+
+    def send(self, move_id: str, source: int, value: Any, steps: int = 0) -> None:
+        self.exchange.send(move_id, 0, value, steps, self.learner)
+
+    def ready(self, move_id: str, target: int) -> bool:
+        return self.exchange.ready(move_id, 0, self.learner)
+
+    def receive(self, move_id: str, target: int) -> Any:
+        return self.exchange.receive(move_id, 0, self.learner)

@@ -6,6 +6,7 @@ weights is dropped where it is received. An actor whose trajectories lie untaken
 """
 
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Any
 
 from msrl.ir.placed import Move
@@ -15,6 +16,8 @@ QUEUE = 2  # trajectories of one actor that may lie untaken
 
 
 class UnorderedExchange(Exchange):
+    unordered = True
+
     def __init__(self, moves: tuple[Move, ...], sizes: dict[str, tuple[int, ...]], max_lag: int | None):
         super().__init__(moves, sizes)
         self.max_lag = max_lag
@@ -25,6 +28,7 @@ class UnorderedExchange(Exchange):
         self.arrivals: deque[int] = deque()  # actors, in the order of their trajectories
         self.turn: list[int] = []  # whose parts make up the learner's present batch
         self.late: Counter[tuple[str, int]] = Counter()  # parts still to come of what was dropped
+        self.taken: Callable[[int], None] = lambda actor: None  # is told whose trajectory lies here no more
 
     def send(self, move_id: str, source: int, value: Any, steps: int = 0) -> None:
         move = self.moves[move_id]
@@ -66,6 +70,7 @@ class UnorderedExchange(Exchange):
                 self.late.update((move.id, source) for move in self.moves.values()
                                  if move.kind == "gather" and move.id != self.lead)
                 self.ledger.drop(steps, "lag")
+                self.taken(source)
                 self.tell()
 
     def receive(self, move_id: str, target: int) -> Any:
@@ -81,6 +86,7 @@ class UnorderedExchange(Exchange):
                 for source in self.turn:
                     version, steps = self.tickets[source].popleft()
                     self.ledger.take(steps, self.version - version)
+                    self.taken(source)
             parts = [self.take(move_id, source) for source in self.turn or self.sources(move, target)]
             self.tell()
         return self.join(move, parts)

@@ -65,6 +65,8 @@ class Pickled:
                         worker.engine.reports.extend(report.rows)
                     if report.kind == "end":
                         worker.resources = report.resources
+                        if worker.leads:
+                            worker.exchange.ended.append(worker.instance)
                         continue
                     yield worker, RemoteLook(report, self.fetch(station))
                     asked[pool.submit(station.next)] = station, worker, assignment

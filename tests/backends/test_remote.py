@@ -34,9 +34,10 @@ SPREAD = ["single-learner-coarse", "single-learner-fine"]
 PPO = dict(num_envs=4, shards=2, rollout=4, total_steps=48, hidden=(8,), epochs=1, minibatches=2)
 
 
-def away(trainer, env, distribution, actors, learners=1, **settings):
+def away(trainer, env, distribution, actors, learners=1, max_lag=None, **settings):
     """The program, to be run by stations."""
-    program = compile(trainer, env, deployment=Deployment(distribution, "inline", actors, learners), **settings)
+    deployment = Deployment(distribution, "inline", actors, learners, max_lag=max_lag)
+    program = compile(trainer, env, deployment=deployment, **settings)
     program.backend = Pickled(program)
     return program
 
@@ -78,7 +79,7 @@ def test_looks_bring_what_all_agent_shards_have_learnt():
 
 
 @pytest.mark.parametrize(("distribution", "actors", "learners"), [
-    (SPREAD[0], 2, 1), (SPREAD[1], 2, 1), ("multi-learner", 1, 2)])
+    (SPREAD[0], 2, 1), (SPREAD[1], 2, 1), ("multi-learner", 1, 2), ("central", 1, 2)])
 def test_ppo_trains_as_in_one_process(distribution, actors, learners):
     settings = PPO | {"learner_shards": learners}
     here = compile("ppo", "CartPole-v1", strict=True, deployment=Deployment(distribution, "inline", actors, learners),
@@ -87,6 +88,7 @@ def test_ppo_trains_as_in_one_process(distribution, actors, learners):
     wanted, found = list(here.run()), list(there.run())
     assert [update.metrics for update in found] == [update.metrics for update in wanted]
     assert found[-1].env_steps == wanted[-1].env_steps == 48
+    assert found[-1].accounts == wanted[-1].accounts == {"produced": 48, "trained": 48, "dropped": {}, "in_flight": 0}
     assert weights_sha256(there.params()) == weights_sha256(here.params())
     assert_same(here.resources, there.resources)
     assert [played.returns.tolist() for played in there.evaluate(4)] == [
@@ -113,6 +115,39 @@ def test_stopping_early_leaves_no_thread():
     next(run)
     run.close()
     assert not any(station.thread.is_alive() for station in program.backend.stations.values())
+
+
+# -- first come, first served ----------------------------------------------------------------------------------------
+
+
+IMPALA = dict(num_envs=8, shards=4, rollout=4, total_steps=640, hidden=(8,))
+
+
+@pytest.mark.parametrize("max_lag", [None, 1])
+def test_actors_that_nobody_waits_for(max_lag):
+    program = away("impala", "CartPole-v1", "single-learner-coarse-async", 4, max_lag=max_lag, **IMPALA)
+    updates = list(program.run())
+    for accounts in (update.accounts for update in updates):
+        assert accounts["produced"] == accounts["trained"] + sum(accounts["dropped"].values()) + accounts["in_flight"]
+    last = updates[-1].accounts
+    assert last["trained"] == 640 and sum(last["lags"].values()) == 4 * 20  # the learner's loop is the one that counts
+    assert max(last["lags"]) <= (max_lag if max_lag is not None else 20)
+    assert last["in_flight"] <= 4 * 3 * 8  # what an actor may have untaken, and one that it is at work on
+    assert int(np.asarray(program.resources["#learner.learn"])) == 20
+
+
+@pytest.mark.parametrize("max_lag", [None, 0])
+def test_learners_that_do_not_wait_for_one_another(max_lag):
+    program = away("impala", "CartPole-v1", "central-async", 1, 4, max_lag=max_lag, learner_shards=4, **IMPALA)
+    updates = list(program.run())
+    last = updates[-1].accounts
+    assert last["produced"] == program.env_steps == 640 and last["in_flight"] == 0
+    assert last["trained"] == 8 * sum(last["lags"].values())  # one gradient for each update of a learner
+    assert last["trained"] + last["dropped"].get("lag", 0) == 640
+    assert set(last["lags"]) == {0} if max_lag == 0 else last["trained"] == 640
+    ended = [worker.resources["$learner"] for worker in program.workers if worker.leads]
+    assert any(all(map(np.array_equal, jax.tree.leaves(one.params), jax.tree.leaves(program.params()[0])))
+               for one in ended)
 
 
 # -- errors ----------------------------------------------------------------------------------------------------------

@@ -3,10 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from msrl.api.agreement import LEARNERS, agree
-from msrl.engines.cut import cut
+from msrl.api.agreement import LEARNERS, agree, apply_gradients
+from msrl.engines.cut import Cut, Traffic
 from msrl.engines.ops import mean
 
 
@@ -28,13 +29,13 @@ W, XS = jnp.ones(3), jnp.arange(24.0).reshape(4, 2, 3) / 10
 
 
 def run_cut(count):
-    start = cut(learn, W, XS[0])
+    start = Cut(learn, W, XS[0])
     running = [start(W, XS[number]) for number in range(count)]
-    brought, agreements = [steps.send(None) for steps in running], 1
+    met, agreements = [steps.send(None) for steps in running], 1
     while True:
-        agreed = mean(brought)
+        agreed = mean([meeting.brought for meeting in met])
         try:
-            brought = [steps.send(agreed) for steps in running]
+            met = [steps.send(agreed) for steps in running]
             agreements += 1
         except StopIteration as end:
             return end.value, agreements
@@ -66,3 +67,54 @@ def test_the_mean_is_taken_in_order():
     parts = [np.float32([1e8]), np.float32([1.0]), np.float32([-1e8])]
     assert mean(parts)[0] == 0.0
     assert mean([parts[0], parts[2], parts[1]])[0] == np.float32(1) / np.float32(3)
+
+
+# -- where gradients are applied -------------------------------------------------------------------------------------
+
+
+FAST, SLOW = optax.adam(0.1), optax.sgd(0.01)
+
+
+def apply(state, xs):
+    """Two sites, one of them in a loop; the rate of the other is a value of the learner's own."""
+
+    def step(carry, x):
+        w, opt = carry
+        return apply_gradients(FAST, w, opt, {"w": x * w["w"]}), None
+
+    (w, opt), _ = jax.lax.scan(step, (state["w"], state["opt"]), xs)
+    rate = xs.sum()
+    v, _ = apply_gradients(optax.scale(rate), state["v"], optax.EmptyState(), w["w"])
+    return {"w": w, "opt": opt, "v": v}
+
+
+def first_state():
+    w = {"w": jnp.ones(3)}
+    return {"w": w, "opt": FAST.init(w), "v": jnp.zeros(3)}
+
+
+def test_gradients_are_applied_at_sites_that_may_be_elsewhere():
+    program = Cut(apply, first_state(), XS[0])
+    assert [site.number for site in program.sites] == [0, 1]
+    elsewhere = Cut(apply, first_state(), XS[0]).sites  # as another process finds them
+    steps, kept, met, agreed = program(first_state(), XS[0]), {}, [], None
+    while True:
+        try:
+            meeting = steps.send(agreed)
+        except StopIteration as end:
+            found = end.value
+            break
+        number = meeting.site.number
+        if number in kept:  # what was handed back comes again as it is, so that it need not be sent
+            assert all(mine is theirs for mine, theirs in zip(meeting.state, kept[number], strict=True))
+        agreed = kept[number] = elsewhere[number].apply(meeting.others, meeting.state, meeting.brought)
+        met.append((number, len(meeting.brought), len(meeting.state), len(meeting.others)))
+    assert met == [(0, 1, 4, 0), (0, 1, 4, 0), (1, 1, 1, 1)]
+    for mine, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(jax.jit(apply)(first_state(), XS[0])), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6)
+
+
+def test_traffic_is_counted_before_anything_runs():
+    adam = 3 * 12 + 4  # parameters, two moments, and the count
+    assert Cut(apply, first_state(), XS[0]).traffic == Traffic(3, 3 * 12, 2 * adam + 12)
+    assert Cut(learn, W, XS[0]).traffic is None  # it has a while loop

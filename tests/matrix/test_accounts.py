@@ -7,7 +7,7 @@ from msrl.pipeline import Deployment, compile
 from tests.matrix.loops import LOOPS
 from tests.matrix.toys import Corridor, HostCorridor
 
-COARSE, ASYNC = "single-learner-coarse", "single-learner-coarse-async"
+COARSE, ASYNC, CENTRAL = "single-learner-coarse", "single-learner-coarse-async", "central-async"
 TINY = dict(num_envs=8, shards=4, rollout=4, total_steps=1600, hidden=(8,))
 
 
@@ -18,13 +18,18 @@ def balanced(accounts):
 @pytest.mark.parametrize("deployment", [
     Deployment(), Deployment(COARSE, "inline", 2), Deployment(COARSE, "threads", 3),
     Deployment("single-learner-fine", "threads", 2), Deployment("multi-learner", "inline", learners=2),
-    Deployment(ASYNC, "inline", 2), Deployment(ASYNC, "threads", 4, max_lag=1),
+    Deployment("central", "inline", learners=2), Deployment(CENTRAL, "inline", learners=2),
+    Deployment(CENTRAL, "threads", learners=4, max_lag=3), Deployment(ASYNC, "inline", 2),
+    Deployment(ASYNC, "threads", 4, max_lag=1),
 ], ids=lambda d: f"{d.distribution}-{d.backend}")
 def test_steps_are_produced_trained_on_dropped_or_in_flight(deployment):
     program = compile("impala", "CartPole-v1", deployment=deployment, learner_shards=deployment.learners, **TINY)
     updates = list(program.run())
     assert all(balanced(update.accounts) for update in updates)
     last = updates[-1].accounts
+    if deployment.distribution == CENTRAL:  # each learner has a loop of its own
+        assert program.env_steps == last["produced"] == 1600 and last["in_flight"] == 0
+        return
     assert last["trained"] == 50 * 32  # the learner's loop is the one that counts
     if deployment.distribution != ASYNC:
         assert last == {"produced": 1600, "trained": 1600, "dropped": {}, "in_flight": 0}
@@ -43,10 +48,23 @@ def test_what_is_too_old_is_dropped(backend, max_lag):
     assert accounts["dropped"]["lag"] > 0
 
 
-def test_without_a_bound_nothing_is_dropped():
-    program = compile("impala", "CartPole-v1", deployment=Deployment(ASYNC, "inline", 4), **TINY)
+@pytest.mark.parametrize("deployment", [Deployment(ASYNC, "inline", 4), Deployment(CENTRAL, "inline", learners=4)],
+                         ids=lambda d: d.distribution)
+def test_without_a_bound_nothing_is_dropped(deployment):
+    program = compile("impala", "CartPole-v1", deployment=deployment, learner_shards=deployment.learners, **TINY)
     accounts = list(program.run())[-1].accounts
     assert accounts["dropped"] == {} and max(accounts["lags"]) >= 1
+
+
+def test_gradients_that_are_too_old_are_dropped():
+    """Inline, four learners take turns, so that each comes when the three others have taken a step."""
+    bound, free = (list(compile("impala", "CartPole-v1", learner_shards=4, deployment=Deployment(
+        CENTRAL, "inline", learners=4, max_lag=max_lag), **TINY).run())[-1].accounts for max_lag in (0, 3))
+    assert free == {"produced": 1600, "trained": 1600, "dropped": {}, "in_flight": 0, "lags": free["lags"]}
+    assert sum(free["lags"].values()) == 4 * 50 and max(free["lags"]) == 3
+    assert set(bound["lags"]) == {0}
+    assert bound["dropped"]["lag"] > 0 and bound["trained"] == 8 * sum(bound["lags"].values())
+    assert balanced(bound)
 
 
 @pytest.mark.parametrize("env", [Corridor(), HostCorridor()], ids=["jax", "host"])

@@ -35,13 +35,15 @@ def test_threads_and_uneven_instances(name, distribution):
 
 @pytest.mark.parametrize("name", [name for name in LOOPS if name != "Stores"])  # its replay cannot be halved
 def test_every_loop_with_several_learners(name):
-    """Two learner shards are the same two learners wherever they are."""
-    check(LOOPS[name], Corridor(), [Deployment("multi-learner", "inline", learners=2)], shards=2, learner_shards=2)
+    """Two learner shards are the same two learners wherever they are, and wherever their gradients are applied."""
+    deployments = [Deployment(distribution, "inline", learners=2) for distribution in ("multi-learner", "central")]
+    check(LOOPS[name], Corridor(), deployments, shards=2, learner_shards=2)
 
 
 @pytest.mark.parametrize("name", ["Plain", "Counters", "TwoBuffers"])
 def test_learners_in_uneven_instances_and_beside_single_learners(name):
     deployments = [Deployment("multi-learner", "threads", learners=2), Deployment("multi-learner", "inline"),
+                   Deployment("central", "threads", learners=2), Deployment("central", "inline"),
                    Deployment("single-learner-coarse", "threads", 2), Deployment("single-learner-fine", "inline", 3)]
     check(LOOPS[name], Corridor(), deployments, num_envs=6, shards=3, learner_shards=3)
 

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import numpy as np
 import psutil
 import pytest
 import ray
@@ -53,7 +55,8 @@ def hosts_of_workers() -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("deployment", [
-    COARSE, Deployment("single-learner-fine", "ray", actors=2), Deployment("multi-learner", "ray", learners=2)],
+    COARSE, Deployment("single-learner-fine", "ray", actors=2), Deployment("multi-learner", "ray", learners=2),
+    Deployment("central", "ray", learners=2)],
     ids=lambda deployment: deployment.distribution)
 def test_ppo_has_the_bits_of_one_process(deployment):
     settings = PPO | ({"learner_shards": 2} if deployment.learners > 1 else {})
@@ -74,6 +77,30 @@ def test_agent_shards_have_the_bits_of_one_process():
     assert wanted[0].metrics and found[0].metrics == wanted[0].metrics
     assert weights_sha256(there.params()) == weights_sha256(here.params())
     assert there.evaluate(2)[0].returns.tolist() == here.evaluate(2)[0].returns.tolist()
+
+
+def test_fast_learners_of_several_processes_are_one_program():
+    """Nothing is sent: gradients move by collectives. The environment and the actors stay in their processes."""
+    deployment = Deployment("multi-learner", "ray", learners=2)
+    here = compile("ppo", "CartPole-v1", **PPO, learner_shards=2)
+    there = compile("ppo", "CartPole-v1", deployment=deployment, **PPO, learner_shards=2)
+    wanted, found = list(here.run())[-1], list(there.run())[-1]
+    assert [worker.messages for worker in there.workers] == [0, 0]
+    assert found.env_steps == wanted.env_steps == 48
+    for ours, theirs in zip(jax.tree.leaves(here.params()), jax.tree.leaves(there.params()), strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("deployment", [
+    Deployment("single-learner-coarse-async", "ray", actors=2, max_lag=4),
+    Deployment("central-async", "ray", learners=2)], ids=lambda deployment: deployment.distribution)
+def test_first_come_first_served(deployment):
+    program = compile("impala", "CartPole-v1", deployment=deployment, learner_shards=deployment.learners, num_envs=4,
+                      shards=2, rollout=4, total_steps=160, hidden=(8,))
+    last = list(program.run())[-1].accounts
+    assert last["trained"] == 160
+    assert last["produced"] == last["trained"] + sum(last["dropped"].values()) + last["in_flight"]
+    assert sum(last["lags"].values()) == 2 * 10
 
 
 def test_in_fast_mode_what_a_run_reached_is_there_after_it_was_stopped():

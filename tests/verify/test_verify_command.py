@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from msrl.cli.main import main
+from msrl.distribution import DISTRIBUTIONS
 from msrl.pipeline import Deployment, compile
 from tests.cli.conftest import TINY
 from tests.verify.breaking import break_message
@@ -118,10 +119,9 @@ UsageError: There is no backend 'thread'.
 There are inline, threads, ray.
 Did you mean threads?
 """),
-    "unknown distribution": ((*PPO, "--distributions", "single-learner-corse"), """\
+    "unknown distribution": ((*PPO, "--distributions", "single-learner-corse"), f"""\
 UsageError: There is no distribution 'single-learner-corse'.
-There are local, single-learner-coarse, single-learner-coarse-async, single-learner-fine, multi-learner, device-only, \
-environments.
+There are {', '.join(DISTRIBUTIONS)}.
 Did you mean single-learner-coarse?
 """),
     "no instances": ((*PPO, "--instances", "2", "0"), """\

@@ -1,0 +1,124 @@
+"""How learners in several instances agree: among themselves, or by way of the one place that keeps their parameters.
+
+Where all their devices form one mesh, learning is one program over it (`msrl.engines.group`). Else a worker's learners
+run up to each agreement, and what they bring is exchanged; `serve` is the counterpart where parameters are kept.
+Among themselves, every instance is given what all bring, in the order of the learners, and reaches the same result.
+Where parameters are kept, the result is reached once, by the same programs, and everyone is given it: the bits are the
+same.
+"""
+
+from collections.abc import Generator, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from msrl.engines.blame import blame
+from msrl.engines.cut import Cut
+from msrl.engines.ops import divide, mean, settled, split, strong
+from msrl.engines.reference import Agreement, Reference
+from msrl.errors import RunError
+from msrl.ir.graph import Call
+from msrl.ir.interp import Names
+
+if TYPE_CHECKING:
+    from msrl.backends.worker import Worker
+
+MEAN, END = -1, -2  # in place of a site's number: they agree on a mean, or on what their op returns
+
+
+def learn(worker: "Worker", node: Call, names: Names) -> Iterator[None]:
+    """Runs the op; yields while it waits for others."""
+    if worker.group:
+        with blame(node, RunError):
+            out, written = worker.group.learn(node, tuple(names[name] for name in node.args),
+                                              tuple(names[name] for name in node.reads), worker.count_compiling)
+    else:
+        out, written = yield from exchanged(worker, node, names)
+    names.update(zip(node.writes, written, strict=True))
+    if node.out:
+        names[node.out] = out
+
+
+def exchanged(worker: "Worker", node: Call, names: Names) -> Generator[None, None, tuple[Any, tuple]]:
+    """The same by messages: (value, resources written)."""
+    machine = worker.engine if isinstance(worker.engine, Reference) else worker.engine.reference
+    steps = machine.learn(tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads),
+                          worker.ops.dims(node), worker.ops.agent_dims(node))
+    (bring, take), reached = worker.exchange.among[node.writes[0]], None
+    served, learnt_from = bring != take, 0 if worker.exchange.together else worker.count_steps(names)
+    while True:
+        with blame(node, RunError):
+            try:
+                agreement = steps.send(reached)
+            except StopIteration as end:
+                return end.value
+            message: Any = request(worker, bring, agreement, learnt_from) if served else agreement.brought
+        worker.exchange.send(bring, worker.instance, message)
+        while not worker.exchange.ready(take, worker.instance):
+            yield None
+        answer = worker.exchange.receive(take, worker.instance)
+        worker.messages += 2
+        reached = answer if served else agreement.reach([one for part in answer for one in part])
+        if served and agreement.meeting and agreement.meeting.site:
+            worker.held[bring, agreement.meeting.site.number] = reached
+
+
+def request(worker: "Worker", bring: str, agreement: Agreement, steps: int) -> tuple:
+    """(what to do, environment steps, what it is applied to, what each learner brings). Parameters that were taken
+    from where they are kept are not brought back there."""
+    meeting = agreement.meeting
+    if meeting is None or meeting.site is None:
+        return MEAN if meeting else END, steps, [], [], agreement.brought
+    held = worker.held.get((bring, meeting.site.number))
+    same = held is not None and all(mine is theirs for mine, theirs in zip(meeting.state, held, strict=True))
+    if held is not None and not same and not worker.exchange.together:
+        raise RunError("The parameters are not those that were taken from where they are kept.",
+                       why="Learners that do not wait for one another share one set of parameters, which only "
+                           "`self.apply_gradients(...)` changes. This learner changed them, or the optimiser's state, "
+                           "in another way since.",
+                       instead="Change them by `apply_gradients` alone, once in an update for each set of parameters; "
+                               "or use --distribution central.")
+    return meeting.site.number, steps, meeting.others, [] if same else meeting.state, agreement.brought
+
+
+def serve(worker: "Worker", node: Call) -> Iterator[None]:
+    """Answers learners until their op is over: all together, or the one that this worker talks to. Yields while it
+    waits for them."""
+    exchange, store = worker.exchange, worker.exchange.store
+    assert store is not None
+    (bring, take), sites = exchange.among[node.writes[0]], program_of(worker, node.writes[0]).sites
+    what = None
+    while what != END:
+        while not exchange.ready(bring, 0):
+            yield None
+        requests = exchange.receive(bring, 0)
+        first, learner = what is None, 0 if store.together else worker.instance
+        what, steps, others, state, _ = requests[0]
+        brought = [one for request in requests for one in request[-1]]
+        with blame(node, RunError):
+            if first and not store.together:
+                store.begin(steps)
+            if what == END:
+                answer: Any = settled(brought)
+                if not store.together:
+                    store.end(learner, steps)
+            else:
+                answer = mean(brought)
+                if what != MEAN:
+                    apply = partial(sites[what].apply, others, mean=answer)
+                    answer = store.step((node.writes[0], what), learner, state, apply)
+        exchange.send(take, 0, answer)
+        worker.messages += 2
+
+
+def program_of(worker: "Worker", state: str) -> Cut:
+    """What one of several learners runs to make this state, found from shapes."""
+    call, shapes, world = worker.shapes.learns[state], worker.shapes.names, worker.ops.world
+    count = len(world.span("learner"))
+    args = strong(tuple(shapes.get(name, 0) for name in call.args))  # a loop's index is a number
+    axes = divide(worker.ops.op("learner", "learn"), args, {}, world.num_envs, worker.ops.dims(call))[0]
+    mine = jax.eval_shape(lambda args: split(args, axes, 0, count), args)
+    states = tuple(shapes[name] for name in call.reads[:-1])
+    return worker.ops.learning(worker.root, np.int32(0), np.int32(0), states, mine)
