@@ -152,10 +152,10 @@ class Program:
         if len(self.workers) == 1:
             return  # its last look was the end
         self.resources = {name: value for worker in self.workers for name, value in worker.resources.items()}
+        ended = self.lead.exchange.ended
         if self.learners:
             self.resources.update(joined([(w, w.resources) for w in self.learners], self.strict))
-        ended = self.lead.exchange.ended
-        if len(ended) > 1 and not self.learners:  # of learners that do not wait for one another, the last to be done has the newest
+        elif len(ended) > 1:  # of learners that do not wait for one another, the last to be done has the newest
             last = next(worker for worker in self.workers if worker.leads and worker.instance == ended[-1])
             self.resources.update((name, last.resources[name]) for name in ("$learner", "$weights"))
         yield self._update(steps, {w: w.resources["$env"] for w in self.workers if "$env" in w.resources}, seen)
