@@ -95,11 +95,3 @@ def test_moves_by_agent_and_where_learners_agree(graph):
     assert found["moves"][-1]["bytes"] == 4 * 4  # the four metrics
     assert "each with its part of the agents" in graph("--distribution", "environments", "--learners", "3",
                                                        "--fragment", "learner", algorithm="mappo", sizes=sizes)
-
-
-def test_what_learners_agree_on_is_not_counted(graph):
-    sizes = ("--env", "CartPole-v1", "--shards", "2", "--learner-shards", "2", "--total-steps", "2048")
-    found = json.loads(graph("--distribution", "multi-learner", "--learners", "2", "--format", "json",
-                             algorithm="ppo", sizes=sizes))
-    assert [(move["kind"], move["label"], move["when"], move["bytes"]) for move in found["moves"]] == [
-        ("allreduce", "learner", "per update", None)]

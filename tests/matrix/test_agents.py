@@ -7,9 +7,11 @@ import pytest
 from msrl import envs
 from msrl.algorithms import load
 from msrl.api import Agent
+from msrl.comparing import difference
 from msrl.errors import MsrlError
 from msrl.pipeline import Deployment, compile
 from tests.matrix.comparing import check as check_modes
+from tests.matrix.comparing import strict
 from tests.matrix.herds import HERDS, Herd, HerdActor, Herding, HerdLearner, HostHerd, Watchful
 from tests.matrix.test_algorithms import TINY, TOLERANCE
 from tests.matrix.test_placements import check
@@ -50,9 +52,11 @@ def test_environment_on_the_host():
 
 def test_mappo_is_the_same_everywhere():
     env, settings = TINY["mappo"]
-    settings = dict(num_envs=4, shards=2, agent_shards=3, **settings)
-    check_modes(load("mappo"), envs.make(env), tolerance=TOLERANCE, **settings)
-    check(load("mappo"), envs.make(env), environments(1, 2, 3), agent_id=True, **settings)
+    settings = dict(num_envs=4, shards=2, agent_shards=3, agent_id=True, **settings)
+    wanted = check_modes(load("mappo"), envs.make(env), tolerance=TOLERANCE, **settings)
+    program = compile("mappo", env, strict=True, **settings)
+    for deployment in environments(2, 3):
+        assert difference(wanted, strict(program.deployed(deployment))) is None
 
 
 @pytest.mark.parametrize("deployment", environments(1, 3), ids=lambda d: str(d.learners))
