@@ -25,6 +25,7 @@ class Setting:
     num_envs: int
     shards: int
     learner_shards: int = 1
+    agent_shards: int = 1
     devices: int = 1  # of this machine
     twin: str | None = None  # the same environment in JAX, if there is one
 
@@ -172,11 +173,16 @@ def _environment(deployment: Deployment, policy: DistributionPolicy, setting: Se
                 why="The distribution is replicated over agents, and this environment has one.",
                 instead="Use an environment with several agents, like --env simple_spread, or --distribution "
                         "single-learner-coarse, which is replicated over environments.", docs=DOCS)
-        if number > setting.agents:
+        shards = setting.agent_shards
+        if number > shards:
+            more = f", or --agent-shards {number}" if setting.agents % number == 0 else ""
             raise UsageError(
-                f"{setting.agents} agents cannot be divided among {number} instances.",
-                why="An agent is the unit of replication here, and each instance needs at least one.",
-                instead=f"Use {setting.agents} or fewer.", docs=DOCS)
+                f"{shards} agent shard{'s' if shards > 1 else ''} cannot be divided among {number} "
+                f"{' or '.join(policy.counts)}.",
+                why="An agent shard is the unit of replication here, and the algorithm says how many there are, as "
+                    "their number changes the result.",
+                instead=f"Use --{policy.counts[0]} {shards}{' or fewer' if shards > 1 else ''}{more}"
+                        f" ({setting.env} has {setting.agents} agents).", docs=DOCS)
 
 
 def _devices(deployment: Deployment, policy: DistributionPolicy, setting: Setting) -> None:

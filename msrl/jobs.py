@@ -20,7 +20,7 @@ from msrl import algorithms, envs, pipeline
 from msrl.api import Config, Env, Trainer
 from msrl.api.ranges import Range, check_value
 from msrl.deployment import FIELDS, Deployment
-from msrl.engines.ops import make_world
+from msrl.engines.world import make_world
 from msrl.envs.wrappers import EpisodeStats
 from msrl.errors import UsageError
 from msrl.feasibility import check

@@ -22,7 +22,8 @@ from msrl import algorithms, envs
 from msrl import distribution as distributions
 from msrl.api import Config, Env, Trainer
 from msrl.backends.eager import Eager
-from msrl.backends.worker import Worker
+from msrl.backends.together import Together, joined, stacked
+from msrl.backends.worker import Worker, leader
 from msrl.backends.workers import make_backend, make_workers
 from msrl.deployment import Deployment
 from msrl.distribution.annotations import annotated
@@ -30,17 +31,17 @@ from msrl.distribution.fragments import check_fragments, check_sizes
 from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator
 from msrl.engines.host import traceable
-from msrl.engines.library import Ops
-from msrl.engines.ops import make_world
+from msrl.engines.library import make_ops
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
+from msrl.engines.world import make_world
 from msrl.envs.wrappers import EpisodeStats, stats
 from msrl.errors import UsageError
 from msrl.feasibility import Setting, check
 from msrl.frontend.lower import lower
-from msrl.ir.axes import find_axes
 from msrl.ir.graph import base
 from msrl.ir.interp import Names, interpret
+from msrl.ir.placed import AgentAxis
 from msrl.ir.verify import verify
 from msrl.passes import chosen
 from msrl.passes.overlap import overlap
@@ -73,8 +74,7 @@ class Program:
         if "overlap" in chosen(deployment.switches(), strict):
             self.graph = overlap(self.graph)
             verify(self.graph)
-        self.divided = {name: over for name in self.world.buffers if (over := self.world.over(name))}
-        self.ops = Ops(self.world, find_axes(self.graph, self.divided))
+        self.ops = make_ops(self.world, self.graph)
         self.shapes = find_shapes(self.graph, self.ops)
         self.traceable = all(traceable(node, self.ops) for node in self.graph.nodes)
         if seeds > 1 and (strict or not self.traceable):
@@ -91,7 +91,7 @@ class Program:
         keys = [jax.random.key(seed + number) for number in range(seeds)]
         self.root = jnp.stack(keys) if seeds > 1 else keys[0]
         self._deploy(deployment)
-        self.evaluator = Evaluator(self.world.agent.actor)
+        self.evaluator = Evaluator(self.world.agent.actor, trainer.config.agent_shards)
         self.resources: Mapping[str, Any] = {}
         self.env_steps = 0
         self._ready_seconds = time.perf_counter() - began
@@ -103,7 +103,8 @@ class Program:
                                     actors=deployment.actors, learners=deployment.learners)
         fragments = check_fragments(policy, annotated(fragments, self.graph), self.graph, actors=deployment.actors,
                                     learners=deployment.learners)
-        self.placed = place(self.graph, fragments, self.ops.axes)
+        agents = AgentAxis(self.ops.agents.spread(), self.ops.agents.divisible(), self.ops.seen_whole)
+        self.placed = place(self.graph, fragments, self.ops.axes, agents)
         verify_placed(self.placed)
         verify_programs(project(self.placed), self.placed.moves)
         learners, devices = deployment.learners, 1
@@ -117,7 +118,9 @@ class Program:
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
                                     hosts=[host.name for host in deployment.hosts])
-        self.lead = next(w for w in self.workers if "learner" in w.program.fragment.components)
+        self.lead = leader(self.workers)
+        self.learners = [w for w in self.workers if "learner" in w.program.fragment.components
+                         and w.program.fragment.axis == "agent"]  # each has what its agents learnt
 
     def deployed(self, deployment: Deployment) -> "Program":
         """The same strict program spread out in another way, and not yet run. What was compiled is shared: strict
@@ -142,21 +145,32 @@ class Program:
         seen = np.zeros(3)
         steps: dict[Worker, tuple[int, np.ndarray]] = {}  # of each worker with environments
         states: dict[Worker, list[Any]] = {}
+        together = Together(self.learners, self.strict)
         for worker, look in self.backend.run():
             if "$env" in look:
                 count = int(np.max(np.asarray(look.get("#env.step", 0)))) * worker.ops.world.num_envs
                 steps[worker] = count, _episodes(look["$env"])
                 # Another worker's arrays may be overwritten before they are asked for.
-                states[worker] = look["$env"] if worker is self.lead else jax.tree.map(_copy, look["$env"])
-            if worker is not self.lead:
-                continue
-            self.resources = look
-            yield self._update(steps, states, seen)
+                now = worker is self.lead and not self.learners
+                states[worker] = look["$env"] if now else jax.tree.map(_copy, look["$env"])
+            if worker in self.learners:
+                together.add(worker, look)
+            if worker is self.lead:
+                self.resources = look
+                update = self._update(steps, states, seen)
+                if not self.learners:
+                    yield update
+                    continue
+                together.wait(worker.at, (update, self.shard_states))
+            for (update, self.shard_states), self.resources in together.ready():
+                yield update
         if len(self.workers) == 1:
             return  # its last look was the end
         self.resources = {name: value for worker in self.workers for name, value in worker.resources.items()}
         ended = self.lead.exchange.ended
-        if len(ended) > 1:  # of learners that do not wait for one another, the last to be done has the newest
+        if self.learners:
+            self.resources.update(joined([(w, w.resources) for w in self.learners], self.strict))
+        elif len(ended) > 1:  # of learners that do not wait for one another, the last to be done has the newest
             last = next(worker for worker in self.workers if worker.leads and worker.instance == ended[-1])
             self.resources.update((name, last.resources[name]) for name in ("$learner", "$weights"))
         states = {worker: worker.resources["$env"] for worker in self.workers if "$env" in worker.resources}
@@ -208,9 +222,12 @@ class Program:
         return [list(states) for states in zip(*each, strict=True)]
 
     def per_seed(self, resource: str) -> list[Any]:
+        """What is there once for each agent shard has a leading dimension for them."""
         value = self.resources[resource]
         if self.ops.devices:  # one copy will do
             value = jax.device_get(value)
+        if self.world.over(resource[1:]) == "agent" and (self.strict or self.learners):
+            value = stacked(value)
         return _unstack(value, self.seeds) if self.seeds > 1 else [value]
 
     def evaluate(self, episodes: int = 100) -> list[Episodes]:
@@ -269,7 +286,7 @@ def check_deployment(deployment: Deployment, env: Env, config: Config, strict: b
     # Strict mode runs shard by shard, so that it needs no device for each.
     devices = deployment.learners if strict else jax.local_device_count() if on_devices else 1
     check(deployment, Setting(env.spec.id, env.traceable, len(env.spec.agents), config.num_envs, config.shards,
-                              config.learner_shards, devices, twin))
+                              config.learner_shards, config.agent_shards, devices, twin))
 
 
 def check_fields(cls: type[Trainer], fields: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from msrl import algorithms, envs
-from msrl.api import Env, EnvSpec, Space
+from msrl.api import Agent, Env, EnvSpec, Space
 from msrl.engines.evaluation import Episodes, Evaluator
 from msrl.envs.wrappers import EpisodeStats, Wrapped, Wrapper
 from msrl.errors import EnvError, UsageError
@@ -94,14 +94,23 @@ def load_players(path: Path, env: str | None = None) -> list[Player]:
     wrapped = cls.wrap(EpisodeStats(base), settings)
     agent = cls(settings, wrapped.spec).agent()
     form = _form(wrapped, settings.num_envs // settings.shards)
-    like = {"weights": jax.eval_shape(lambda key: agent.learner.weights(agent.learner.init(key)), jax.random.key(0)),
+    like = {"weights": jax.eval_shape(lambda: _weights(agent, settings.agent_shards)),
             "env": [form] * settings.shards}
-    players, evaluator = [], Evaluator(agent.actor)
+    players, evaluator = [], Evaluator(agent.actor, settings.agent_shards)
     for seed in seeds:
         kept = weights.load(path / "weights" / str(seed), like)
         frozen = wrapped.frozen([recalled(wrapped, one) for one in kept["env"]])
         players.append(Player(seed, frozen, kept["weights"], evaluator))
     return players
+
+
+def _weights(agent: Agent, agent_shards: int) -> Any:
+    """In the form in which `Program.per_seed` gives them."""
+    def one(key: jax.Array) -> Any:
+        return agent.learner.weights(agent.learner.init(key))
+
+    key = jax.random.key(0)
+    return one(key) if agent_shards == 1 else jax.vmap(one)(jax.random.split(key, agent_shards))
 
 
 def describe(space: Space) -> str:

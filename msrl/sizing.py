@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Collection
 
 from msrl.api import Config, Env, Trainer
-from msrl.engines.ops import make_world
+from msrl.engines.world import make_world
 from msrl.envs.wrappers import EpisodeStats
 from msrl.errors import UsageError
 from msrl.frontend.lower import lower
@@ -22,8 +22,8 @@ LONG = {"rollout": 32, "warmup": 64, "capacity": 1024}
 MOST_STEPS = 2**40  # a loop that is too short with so many does not depend on them
 
 
-def smallest(config: Config, given: Collection[str]) -> Config:
-    """`given` names the fields that are not ours to choose."""
+def smallest(config: Config, given: Collection[str], agents: int = 0) -> Config:
+    """`given` names the fields that are not ours to choose. `agents`: how many there are to divide, if any."""
     shards, envs, learners = config.shards, config.num_envs, config.learner_shards
     if "shards" not in given:
         fitting = [number for number in range(learners, max(SHARDS, learners) + 1, learners)
@@ -31,7 +31,8 @@ def smallest(config: Config, given: Collection[str]) -> Config:
         shards = fitting[-1] if fitting else shards
     if "num_envs" not in given:
         envs = ENVS if ENVS % shards == 0 else 2 * shards
-    config = dataclasses.replace(config, shards=shards, num_envs=envs)
+    apart = agents if agents and "agent_shards" not in given and learners == 1 else config.agent_shards
+    config = dataclasses.replace(config, shards=shards, num_envs=envs, agent_shards=apart)
     for name, enough in LONG.items():
         if name not in given and getattr(config, name, 0) > enough:
             with contextlib.suppress(UsageError):  # it does not fit another field, and stays

@@ -15,10 +15,12 @@ from typing import Any, Literal
 import jax
 
 from msrl import distribution as distributions
+from msrl.api import Config
 from msrl.backends.worker import Worker
 from msrl.comparing import Outcome, copies, difference
 from msrl.deployment import Deployment
 from msrl.distribution import DISTRIBUTIONS
+from msrl.distribution.policy import DistributionPolicy
 from msrl.engines.witness import Entry, Occasion, Witness
 from msrl.errors import RunError, Span, UsageError
 from msrl.feasibility import Setting, check
@@ -41,7 +43,7 @@ class Parting:
     op: str
     fragment: str
     instance: int  # from 0
-    shard: int  # of the environments, or of the learners; 0 for what there is one of
+    shard: int  # of the environments (and agents, within each), or of the learners; 0 for what there is one of
     update: int  # the pass of the top-level loop, from 1; 0 before any
     call: int  # of this op for this shard, from 1
     how: str
@@ -60,20 +62,24 @@ class Verdict:
         return self.result in ("differs", "failed")
 
 
-def usual_distributions(learner_shards: int, traceable: bool) -> list[str]:
-    """Those that are synchronous and fit. With one learner shard, learners cannot be several."""
+def usual_distributions(config: Config, traceable: bool) -> list[str]:
+    """Those that are synchronous and fit. With one learner shard, or one agent shard, learners cannot be several."""
+    def fits(policy: type[DistributionPolicy]) -> bool:
+        several = config.agent_shards if policy.axis == "agent" else config.learner_shards
+        return "learners" not in policy.counts or several > 1
+
     return [name for name, policy in DISTRIBUTIONS.items()
-            if not policy.asynchronous and policy.axis != "agent" and (traceable or not policy.traceable_only)
-            and ("learners" not in policy.counts or learner_shards > 1)]
+            if not policy.asynchronous and (traceable or not policy.traceable_only) and fits(policy)]
 
 
-def cases(names: Sequence[str], backends: Sequence[str], instances: Sequence[int] | None, shards: int,
-          learner_shards: int) -> list[Case]:
+def cases(names: Sequence[str], backends: Sequence[str], instances: Sequence[int] | None,
+          config: Config) -> list[Case]:
     """All combinations. Unless `instances` are given, they are 1, 2 and 4 as far as there are shards."""
     found = []
     for name in names:
-        counts = distributions.load(name).counts
-        most = min((learner_shards if count == "learners" else shards for count in counts), default=1)
+        policy = distributions.load(name)
+        counts, by_env = policy.counts, {"actors": config.shards, "learners": config.learner_shards}
+        most = min((config.agent_shards if policy.axis == "agent" else by_env[count] for count in counts), default=1)
         numbers = [1] if not counts else instances or [number for number in (1, 2, 4) if number <= most]
         found += [Case(name, backend, number) for backend in backends for number in numbers]
     return found
@@ -128,7 +134,7 @@ class Verifier:
         env, config = self.program.env, self.program.trainer.config
         # In strict mode the shards run one by one, and no instance needs a device of its own.
         check(deployment, Setting(env.spec.id, env.traceable, len(env.spec.agents), config.num_envs, config.shards,
-                                  config.learner_shards, devices=case.instances))
+                                  config.learner_shards, config.agent_shards, devices=case.instances))
         return self.program.deployed(deployment)
 
     def parting(self, case: Case) -> Parting | None:
@@ -176,8 +182,10 @@ def owns(worker: Worker, occasion: Occasion) -> bool:
         return False
     if component == "metrics":
         return True
-    over = worker.ops.world.over(component) if method == "init" else worker.ops.op(component, method).over
-    return occasion.shard in worker.ops.world.span(over)
+    world = worker.ops.world
+    if component in world.buffers and method == "init":
+        return occasion.shard in world.span(world.over(component))
+    return occasion.shard in world.numbers(worker.ops.op(component, method))
 
 
 def unlike(wanted: Entry, found: Entry | None) -> str | None:

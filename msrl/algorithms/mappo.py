@@ -1,8 +1,9 @@
 """MAPPO: multi-agent PPO (Yu et al., 2022, https://arxiv.org/abs/2103.01955).
 
-All agents share one policy, which sees an agent's own observation; one critic sees the observations of all agents side
-by side and gives a value for each. Departures from the paper: values are not normalised, the networks have no memory,
-and a truncated episode bootstraps from the value of its last observations.
+All agents of a team share one policy, which sees an agent's own observation; one critic sees the observations of all
+agents side by side and gives a value for each of the team. There is one team, unless `agent_shards` says otherwise.
+Departures from the paper: values are not normalised, the networks have no memory, and a truncated episode bootstraps
+from the value of its last observations.
 """
 
 import math
@@ -38,7 +39,7 @@ class MAPPOConfig(Config):
     hidden: Widths = (64, 64)
     """Widths of the hidden layers, in both networks."""
     agent_id: bool = False
-    """Whether the policy is told which agent it acts for (one-hot), so that agents can behave differently."""
+    """Whether the policy is told which agent of its team it acts for (one-hot), so that they can behave unlike."""
     learning_rate: NotNegative = 7e-4
     """Step size of Adam."""
     gamma: Portion = 0.99
@@ -67,20 +68,21 @@ class MAPPOConfig(Config):
 class Views:
     """What the policy and the critic are shown of the observations (..., N, *shape)."""
 
-    def __init__(self, spec: EnvSpec, agent_id: bool):
-        self.space, self.agents, self.agent_id = spec.observation, len(spec.agents), agent_id
-        one = jax.ShapeDtypeStruct((self.agents, *spec.observation.shape), spec.observation.dtype)
-        self.own_space = Box(jax.eval_shape(self.own, one).shape[-1:])
-        self.joint_space = Box(jax.eval_shape(self.joint, one).shape)
+    def __init__(self, spec: EnvSpec, team: int, agent_id: bool):
+        self.space, self.team, self.agent_id = spec.observation, team, agent_id
+        ours, all_ = (jax.ShapeDtypeStruct((agents, *spec.observation.shape), spec.observation.dtype)
+                      for agents in (team, len(spec.agents)))
+        self.own_space = Box(jax.eval_shape(self.own, ours).shape[-1:])
+        self.joint_space = Box(jax.eval_shape(self.joint, all_).shape)
 
-    def own(self, obs):  # (..., N, F) or, with the agent's number, (..., N, F + N)
+    def own(self, obs):  # of a team of N: (..., N, F) or, with the agent's number, (..., N, F + N)
         features = encode(self.space, obs)
         if not self.agent_id:
             return features
-        number = jnp.broadcast_to(jnp.eye(self.agents), (*features.shape[:-1], self.agents))
+        number = jnp.broadcast_to(jnp.eye(self.team), (*features.shape[:-1], self.team))
         return jnp.concatenate([features, number], axis=-1)
 
-    def joint(self, obs):  # (..., N * F)
+    def joint(self, obs):  # of all N: (..., N * F)
         features = encode(self.space, obs)
         return features.reshape(*features.shape[:-2], math.prod(features.shape[-2:]))
 
@@ -115,6 +117,8 @@ class MAPPOActor(Actor):
 
 
 class MAPPOLearner(Learner):
+    sees_all = ("everyone",)
+
     def __init__(self, policy: Policy, critic: Network, views: Views, config: MAPPOConfig):
         self.policy, self.critic, self.views, self.config = policy, critic, views, config
         self.optimiser = optax.chain(clip_each(config.max_grad_norm), optax.adam(config.learning_rate, eps=1e-5))
@@ -129,16 +133,16 @@ class MAPPOLearner(Learner):
     def weights(self, state):
         return state.params["actor"]
 
-    def learn(self, state, key, batch):
-        config, rows = self.config, self.rows(state.params, batch)
+    def learn(self, state, key, batch, everyone):
+        config, rows = self.config, self.rows(state.params, batch, everyone)
         apply = partial(self.apply_gradients, self.optimiser)
         return learn_in_minibatches(state, key, rows, loss=self.loss, apply=apply, epochs=config.epochs,
                                     minibatches=config.minibatches)
 
-    def rows(self, params, batch):
-        """What the epochs learn from, leaves (T*B, ...), from a rollout with leaves (T, B, ...)."""
-        joint = self.views.joint(batch.obs)
-        both = jnp.stack([joint, self.views.joint(batch.final_obs)])  # (2, T, B, N * F)
+    def rows(self, params, batch, everyone):
+        """What the epochs learn from, leaves (T*B, ...), from rollouts with leaves (T, B, ...): our team's, all's."""
+        joint = self.views.joint(everyone.obs)
+        both = jnp.stack([joint, self.views.joint(everyone.final_obs)])  # (2, T, B, N * F)
         value, next_value = self.critic.apply(params["critic"], both)  # (T, B, N) each
         one = partial(gae, gamma=self.config.gamma, lam=self.config.gae_lambda)
         every = jax.vmap(jax.vmap(one, (1, 1, 1, None, None), 1), 1, 1)  # an episode ends for all its agents at once
@@ -158,9 +162,9 @@ class MAPPO(Trainer):
         require_action("MAPPO", spec, Discrete, MultiDiscrete, Box, others="a wrapper that flattens them")
 
     def agent(self):
-        views = Views(self.spec, self.config.agent_id)
+        views = Views(self.spec, self.team, self.config.agent_id)
         policy = Policy(views.own_space, self.spec.action, self.config.hidden)
-        critic = Network(views.joint_space, len(self.spec.agents), self.config.hidden)
+        critic = Network(views.joint_space, self.team, self.config.hidden)
         return Agent(MAPPOActor(policy, views), MAPPOLearner(policy, critic, views, self.config))
 
     def buffers(self):
@@ -181,4 +185,5 @@ class MAPPO(Trainer):
                     terminated=step.terminated, done=step.done, final_obs=step.final_obs,
                 )
                 obs = step.obs
-            msrl.report(msrl.agent_learn(msrl.replay_buffer_sample()))
+            batch = msrl.replay_buffer_sample()
+            msrl.report(msrl.agent_learn(batch, batch))

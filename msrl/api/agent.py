@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import optax
@@ -23,6 +23,9 @@ class LearnerState:
 class Actor(ABC):
     """Chooses actions. It holds no state: weights and random key come in with every call."""
 
+    sees_all: ClassVar[tuple[str, ...]] = ()
+    """Parameters of `act` that have all agents, where others have those of one agent shard."""
+
     @abstractmethod
     def act(self, weights: Any, key: jax.Array, obs: Any, *extra: Any) -> Any:
         """What to do for obs (B, ...): a pytree with at least `action`. `extra` is what the loop passes along."""
@@ -34,6 +37,9 @@ class Actor(ABC):
 
 class Learner(ABC):
     """Turns batches into better weights."""
+
+    sees_all: ClassVar[tuple[str, ...]] = ()
+    """Parameters of `learn` that have all agents, where others have those of one agent shard: for a critic, say."""
 
     @abstractmethod
     def init(self, key: jax.Array) -> LearnerState: ...

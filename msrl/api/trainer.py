@@ -31,6 +31,9 @@ class Config:
     learner_shards: Count = 1
     """Learners, each with its part of the shards, of every batch and of a replay; their gradients are averaged. Part
     of the algorithm, as it changes the result."""
+    agent_shards: Count = 1
+    """Parts the agents are divided into, each with networks and a learner of its own. Part of the algorithm, as it
+    changes the result."""
 
     def __post_init__(self) -> None:
         check_values(self)
@@ -48,6 +51,11 @@ class Trainer(ABC):
     def __init__(self, config: Config, spec: EnvSpec):
         self.config = config
         self.spec = spec
+
+    @property
+    def team(self) -> int:
+        """How many agents one actor and one learner have to do with: those of an agent shard."""
+        return len(self.spec.agents) // self.config.agent_shards
 
     @abstractmethod
     def agent(self) -> Agent:

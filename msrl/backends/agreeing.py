@@ -67,7 +67,7 @@ def exchanged(worker: "Worker", node: Call, names: Names) -> Generator[None, Non
     """The same by messages: (value, resources written)."""
     machine = worker.engine if isinstance(worker.engine, Reference) else worker.engine.reference
     steps = machine.learn(tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads),
-                          worker.ops.dims(node))
+                          worker.ops.dims(node), worker.ops.agent_dims(node))
     (bring, take), reached = worker.exchange.among[node.writes[0]], None
     served, learnt_from = bring != take, 0 if worker.exchange.together else worker.count_steps(names)
     while True:

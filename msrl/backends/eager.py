@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from msrl.api import Interaction, Record, Step
+from msrl.engines.by_agent import ArgDims
 from msrl.engines.ops import Dims
 from msrl.engines.reference import Reference
 from msrl.ir.graph import Graph, calls
@@ -19,9 +20,11 @@ from msrl.ir.interactions import INTERACTIONS
 class Eager(Interaction):
     def __init__(self, machine: Reference, graph: Graph):
         self.machine = machine
-        # Arrays do not say how they are divided among several learners; the graph does, for each line that learns.
-        self.dims = {(Path(node.span.file).name, node.span.line): machine.ops.dims(node) for node in calls(graph.nodes)
-                     if (node.component, node.method) == ("learner", "learn") and node.span}
+        # Arrays do not say how they are divided among learners and agents; the graph does, for each line that acts or
+        # learns.
+        self.dims = {(Path(node.span.file).name, node.span.line, node.component):
+                     (machine.ops.dims(node), machine.ops.agent_dims(node)) for node in calls(graph.nodes)
+                     if node.component in ("actor", "learner") and node.span}
         self.resources: dict[str, Any] = {}
         world = machine.world
         self._init("env", "$env")
@@ -35,14 +38,14 @@ class Eager(Interaction):
         self.resources.update(zip(writes, written, strict=True))
 
     def _run(self, interaction: str, component: str, method: str, args: tuple, kwargs: dict[str, Any],
-             dims: Dims = ()) -> Any:
+             dims: tuple[Dims, ArgDims] = ((), ())) -> Any:
         entry = INTERACTIONS[interaction]
         names = {"buffer": component, "component": component}
         counter = [f"#{component}.{method}"] if entry.keyed else []
         reads = [resource.format(**names) for resource in entry.reads] + counter
         writes = [resource.format(**names) for resource in entry.writes] + counter
         given = tuple(self.resources.get(resource, 0) for resource in reads)
-        out, written = self.machine.apply(component, method, args, kwargs, given, dims)
+        out, written = self.machine.apply(component, method, args, kwargs, given, *dims)
         self.resources.update(zip(writes, written, strict=True))
         return out
 
@@ -53,16 +56,18 @@ class Eager(Interaction):
         return self._run("env_step", "env", "step", (action,), {})
 
     def agent_act(self, obs: Any, *extra: Any) -> Any:
-        return self._run("agent_act", "actor", "act", (obs, *extra), {})
+        return self._run("agent_act", "actor", "act", (obs, *extra), {}, self._dims("actor"))
 
     def agent_learn(self, batch: Any, *extra: Any) -> Any:
-        return self._run("agent_learn", "learner", "learn", (batch, *extra), {}, self._dims())
+        return self._run("agent_learn", "learner", "learn", (batch, *extra), {}, self._dims("learner"))
 
-    def _dims(self) -> Dims:
-        """Of the line of the trainer that is learning: the nearest frame that the graph knows."""
+    def _dims(self, component: str) -> tuple[Dims, ArgDims]:
+        """Of the line of the trainer that is acting or learning: the nearest frame that the graph knows."""
+        if component == "actor" and not self.machine.ops.agents.count:
+            return (), ()  # an observation's rows say all
         frame = sys._getframe(1)
-        while (at := (Path(frame.f_code.co_filename).name, frame.f_lineno)) not in self.dims:
-            assert frame.f_back is not None, "agent_learn is called from the trainer's loop"
+        while (at := (Path(frame.f_code.co_filename).name, frame.f_lineno, component)) not in self.dims:
+            assert frame.f_back is not None, "the trainer's loop acts and learns"
             frame = frame.f_back
         return self.dims[at]
 

@@ -29,13 +29,14 @@ from msrl.api import Env, Trainer
 from msrl.backends.switchboard import make_worker
 from msrl.backends.wire import Post, RemoteExchange, portable
 from msrl.backends.wire_unordered import RemoteUnordered
-from msrl.backends.worker import Worker
+from msrl.backends.worker import LEARNT, Worker, leader
 from msrl.engines.devices import use_devices
 from msrl.engines.group import GroupOfProcesses
-from msrl.engines.library import Ops
-from msrl.engines.ops import make_world
+from msrl.engines.library import make_ops
+from msrl.engines.parts import part_of
 from msrl.engines.reference import Reference
-from msrl.engines.shapes import find_shapes, local_shapes
+from msrl.engines.shapes import find_shapes
+from msrl.engines.world import make_world
 from msrl.errors import MsrlError, RunError, UsageError
 from msrl.ir.interp import Names
 from msrl.ir.placed import PARAMETERS, Move, PlacedGraph
@@ -55,14 +56,14 @@ class Assignment:
     graph: str
     program: str
     moves: tuple[Move, ...]
-    axes: tuple[tuple[str, int], ...]
-    sizes: dict[str, tuple[int, ...]]  # environments of each instance of each fragment
+    divided: dict[str, int]  # the names of which it has a part
+    sizes: dict[str, tuple[int, ...]]  # as in Exchange
     lead_move: str | None  # as Exchange.lead
     unordered: bool  # the same goes for these
     together: bool
     max_lag: int | None
     instance: int
-    shards: tuple[int, int]  # first, number
+    shards: range  # of the environments; of a fragment over agents, of the agents
     seed: int
     seeds: int
     lead: bool
@@ -85,6 +86,7 @@ class Report:
     rows: tuple[dict[str, float], ...] = ()  # reports since the last look, in strict mode
     compile_seconds: float = 0.0
     messages: int = 0
+    at: tuple[str, int] | None = None  # as Worker.at
     ledger: Ledger | None = None  # of the one that keeps accounts
     problem: MsrlError | None = None
     trace: str = ""
@@ -101,12 +103,12 @@ def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: En
     files = tuple((name, str(module.__file__), Path(str(module.__file__)).read_text(encoding="utf-8"))
                   for name, module in sorted(sys.modules.items()) if name.startswith(USER) and name.encode() in world)
     graph = show(placed.graph)
-    lead = next(worker for worker in workers if "learner" in worker.program.fragment.components)
+    lead = leader(workers)
     return [Assignment(
-        files, world, graph, show_local(worker.program), placed.moves, placed.axes, worker.exchange.sizes,
-        worker.exchange.lead, worker.exchange.unordered, worker.exchange.together, worker.exchange.max_lag,
-        worker.instance, (worker.ops.world.first_shard, worker.ops.world.shards), seed, seeds,
-        worker is lead, worker.ops.devices.mesh.size if worker.ops.devices else 1,
+        files, world, graph, show_local(worker.program), placed.moves, placed.divided(worker.program.fragment.name),
+        worker.exchange.sizes, worker.exchange.lead, worker.exchange.unordered, worker.exchange.together,
+        worker.exchange.max_lag, worker.instance, worker.shards, seed, seeds, worker is lead,
+        worker.ops.devices.mesh.size if worker.ops.devices else 1,
         surroundings.record() if worker.strict else None)
         for worker in workers]
 
@@ -168,14 +170,12 @@ def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
     for name, file, source in assignment.files:
         load_user_file(name, file, source)
     cls, config, env = cloudpickle.loads(assignment.world)
-    program = parse_local(assignment.program)
+    program, graph = parse_local(assignment.program), parse(assignment.graph)
     batched = program.batched or assignment.record is not None  # strict mode fuses nothing, and has no use for it
-    ops = Ops(make_world(cls(config, env.spec), env), dict(assignment.axes), batched)
-    shapes = find_shapes(parse(assignment.graph), ops)
+    ops = make_ops(make_world(cls(config, env.spec), env), graph, batched)
+    shapes = find_shapes(graph, ops)
     use_devices(program, ops, shapes, assignment.moves, assignment.devices)
-    first, count = assignment.shards
-    mine = ops.part(range(first, first + count)) if count < ops.world.shards else ops
-    local = local_shapes(shapes, dict(assignment.axes), ops.world.num_envs, mine.world.num_envs)
+    mine, local = part_of(ops, shapes, program.fragment, assignment.divided, assignment.shards)
     trees = {move.id: jax.tree.structure(shapes.names[move.value]) for move in assignment.moves}
     ends = assignment.moves, assignment.sizes, assignment.instance, trees, post
     if assignment.unordered:
@@ -184,6 +184,7 @@ def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
     else:
         exchange = RemoteExchange(*ends)
     exchange.lead, exchange.together = assignment.lead_move, assignment.together
+    exchange.agents = ops.agents.found
     if PARAMETERS in program.fragment.components:
         exchange.store = Store(exchange.ledger, exchange.changed, assignment.together, assignment.max_lag)
     keys = [jax.random.key(assignment.seed + number) for number in range(assignment.seeds)]
@@ -279,9 +280,11 @@ class Station:
         rows: tuple[dict[str, float], ...] = ()
         if isinstance(self.worker.engine, Reference):
             rows, self.worker.engine.reports = tuple(self.worker.engine.reports), []
-        along = {name: portable(value) for name, value in look.items() if name in ALWAYS or name.startswith("#")}
+        # Of learners that are replicated over agents, only all together have what was learnt.
+        always = (*ALWAYS, *LEARNT) if self.worker.program.fragment.axis == "agent" else ALWAYS
+        along = {name: portable(value) for name, value in look.items() if name in always or name.startswith("#")}
         return Report("look", along, tuple(name for name in look if name not in along), rows,
-                      self.worker.compile_seconds, self.worker.messages,
+                      self.worker.compile_seconds, self.worker.messages, self.worker.at,
                       copy.deepcopy(self.exchange.ledger) if self.accounts else None)
 
 

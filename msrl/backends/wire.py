@@ -1,10 +1,10 @@
 """What moves between the instances of fragments, across processes.
 
 In: values, as trees of arrays and numbers. On the wire: their leaves, JAX arrays as NumPy's, and for each whether it
-was JAX's. The tree is known to both ends from the shapes of the graph; what learners bring to an agreement is not in
-the graph, so there the tree goes along. Out: equal values of the same kinds, so that whoever computes with them gets
-the same bits as in one process. A channel keeps order even if its messages arrive in another, because they are
-numbered. Shards are cut and joined as NumPy arrays, which costs microseconds.
+was JAX's. The tree is known to both ends from the shapes of the graph; of what learners bring to an agreement, and of
+weights that strict mode keeps apart by agent shard, it goes along. Out: equal values of the same kinds, so that whoever
+computes with them gets the same bits as in one process. A channel keeps order even if its messages arrive in another,
+because they are numbered. Shards are cut and joined as NumPy arrays, which costs microseconds.
 """
 
 import copyreg
@@ -140,7 +140,8 @@ class RemoteExchange(Exchange):
                 ) -> Iterator[tuple[list[int], Message]]:
         """The messages of one value, each with the instances that it is for."""
         kinds, leaves = pack(value)
-        tree = tree_bytes(jax.tree.structure(value)) if move.agrees else None
+        form = jax.tree.structure(value)
+        tree = None if form == self.trees[move.id] and not move.agrees else tree_bytes(form)
         number = self.sent[move.id, only] = self.sent.get((move.id, only), 0) + 1
         targets = [target for target in range(len(self.sizes[move.target]))
                    if self.joined(move, source, target) and only in (None, target)]

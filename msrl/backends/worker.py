@@ -6,7 +6,7 @@ as the next chunk overwrites them in place.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -46,6 +46,8 @@ from msrl.runtime.channels import Exchange, Line
 LOOKS = 200  # how often a loop of known length lets the host look, at most
 WHILE_SECONDS = 0.2  # how long a chunk of any other loop should take, at least
 
+LEARNT = ("$learner", "$weights")
+
 Look = Names | None
 Part = tuple[tuple[Node, ...] | Node, tuple[str, ...]]
 
@@ -70,6 +72,7 @@ class Worker:
             HostEngine(ops, shapes, root, self.count_compiling)
         self.compile_seconds = 0.0
         self.resources: Names = {}  # as of the last look
+        self.at: tuple[str, int] | None = None  # the loop and pass of that look: the same for all that take part in it
         self.messages = 0  # messages sent and values received, so far
         self.counted = 0  # steps of each environment, as of the last trajectory sent
         self.own = {base(result) for result in program.results}
@@ -98,6 +101,11 @@ class Worker:
         if self.leads:
             self.exchange.close(self.instance)
         yield self.resources
+
+    @property
+    def shards(self) -> range:
+        """Of what its fragment is replicated over."""
+        return self.ops.world.span("agent" if self.program.fragment.axis == "agent" else "shard")
 
     @property
     def leads(self) -> bool:
@@ -277,6 +285,7 @@ class Worker:
             if top and number % size == 0:
                 for mine in (names, carried):
                     yield from self.inbox.force(mine, [n for n in mine if n in self.late and base(n) in self.own])
+                self.at = loop_name(node), number
                 yield self.look(names, carried)
                 self.forget_metrics(names)
                 self.forget_metrics(carried)
@@ -308,6 +317,7 @@ class Worker:
                 # How long a `while` runs is not known, so it lets the host look by the clock.
                 count = count * 2 if time.perf_counter() - began < WHILE_SECONDS else count
             phis = {c.phi or c.out: value for c, value in zip(node.carries, carried, strict=True)}
+            self.at = loop_name(node), done
             yield self.look(names, phis)
             self.forget_metrics(names)
             self.forget_metrics(phis)
@@ -359,6 +369,17 @@ class Worker:
     def each(self, value: Any) -> Any:
         """A resource for the one who looks: once per seed, even if the program has not touched it yet."""
         return jax.tree.map(self.widen, value) if self.seeds else value
+
+
+def leader(workers: Sequence[Worker]) -> Worker:
+    """The one whose looks count: it learns or, where learners are replicated over agents, it has the metrics."""
+    by_agent = any("learner" in w.program.fragment.components and w.program.fragment.axis == "agent" for w in workers)
+    return next(w for w in workers if ("metrics" if by_agent else "learner") in w.program.fragment.components)
+
+
+def loop_name(node: For | While) -> str:
+    """By which all fragments know the loop."""
+    return node.index if isinstance(node, For) else node.condition
 
 
 def chunk_size(passes: int) -> int:

@@ -19,7 +19,8 @@ from msrl.engines.devices import use_devices
 from msrl.engines.group import Group, threads_suffice
 from msrl.engines.host import traceable
 from msrl.engines.library import Ops
-from msrl.engines.shapes import Shapes, local_shapes
+from msrl.engines.parts import part_of
+from msrl.engines.shapes import Shapes
 from msrl.ir.graph import Call, Node
 from msrl.ir.placed import PARAMETERS, Fragment, PlacedGraph
 from msrl.passes import chosen
@@ -38,19 +39,23 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
                  actors: int, learners: int = 1, devices: int = 1, unordered: bool = False,
                  max_lag: int | None = None, switches: Mapping[str, bool] = MappingProxyType({})) -> list[Worker]:
     """Workers in the order of fragments and instances. `actors` and `learners`: instances of what is replicated,
-    without and with the learner. On several `devices`, one worker has all. `unordered`: first come, first served.
-    `switches`: the optimiser's passes that are named, on or off."""
+    without and with the learner; what is replicated over agents has `learners`. On several `devices`, one worker has
+    all. `unordered`: first come, first served. `switches`: the optimiser's passes that are named, on or off."""
     world, on = ops.world, chosen(switches, strict)
 
     def instances(fragment: Fragment) -> list[range]:
         if fragment.axis is None:
             return [range(world.shards)]
+        if fragment.axis == "agent":
+            return shard_runs(world.agent_shards, learners)
         if "learner" not in fragment.components:
             return shard_runs(world.shards, actors)
         return learner_runs(world.shards, world.config.learner_shards, learners)
 
     runs = {fragment.name: instances(fragment) for fragment in placed.fragments}
-    sizes = {name: tuple(len(run) * world.envs_per_shard for run in mine) for name, mine in runs.items()}
+    each = {fragment.name: world.agents_per_shard if fragment.axis == "agent" else world.envs_per_shard
+            for fragment in placed.fragments}
+    sizes = {name: tuple(len(run) * each[name] for run in mine) for name, mine in runs.items()}
     served = any(PARAMETERS in fragment.components for fragment in placed.fragments)
     workers, programs = [], project(placed)
     if unordered and not served:
@@ -60,6 +65,7 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
     if served:
         exchange.together, exchange.max_lag = not unordered, max_lag
         exchange.store = Store(exchange.ledger, exchange.changed, exchange.together, max_lag)
+    exchange.agents = ops.agents.found
     exchange.lead = leading_move(programs, exchange.moves, unordered and not served)
     group = Group(ops, jax.local_devices()[:learners]) if can_group(placed, sizes, world.config, strict) else None
     exchange.devices_differ = group is not None
@@ -76,8 +82,7 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
         if "fuse-stretches" in on:
             program = fuse_stretches(program, partial(compilable, ops, exchange), shapes.tabular)
         for instance, run in enumerate(runs[name]):
-            mine = ops.part(run) if len(runs[name]) > 1 else ops
-            local = local_shapes(shapes, dict(placed.axes), world.num_envs, mine.world.num_envs)
+            mine, local = part_of(ops, shapes, program.fragment, placed.divided(name), run)
             key = jax.device_put(root, group.devices[instance]) if group else root  # where it computes
             workers.append(make_worker(program, instance, local, mine, key, strict, exchange))
             workers[-1].group = group

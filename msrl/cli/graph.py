@@ -69,7 +69,9 @@ def agreed(program: Program) -> dict[str, tuple[int, int]]:
     """How often learners agree in an update, and the bytes of each time, by move."""
     found = {}
     for move in program.placed.moves:
-        if move.agrees and (each := program_of(program.lead, move.value).traffic):
+        if move.agrees and move.axis == "agent":  # learners of agent shards share what they return, and no more
+            found[move.id] = 1, sizes(program.shapes).get(program.shapes.learns[move.value].out or "", 0)
+        elif move.agrees and (each := program_of(program.lead, move.value).traffic):
             found[move.id] = each.times, (each.brought if "learner" in program.placed.fragment(
                 move.source).components else each.taken) // max(each.times, 1)
     return found

@@ -80,5 +80,8 @@ def placed(job: Job) -> str:
         return ""
     counts = "".join(f" --{name} {number}" for name in ("actors", "learners")
                      if (number := getattr(deployment, name)) > 1)
-    return f" --distribution {shlex.quote(deployment.distribution)}{counts}" + (
-        f" --shards {job.config.shards}" if counts else "")
+    shards = f" --shards {job.config.shards}" if counts else ""
+    for name in ("learner_shards", "agent_shards"):
+        number = getattr(job.config, name)
+        shards += f" --{name.replace('_', '-')} {number}" if number > 1 else ""
+    return f" --distribution {shlex.quote(deployment.distribution)}{counts}{shards}"

@@ -4,6 +4,7 @@ import sys
 import time
 
 from msrl import distribution as distributions
+from msrl.backends.together import stacked
 from msrl.cli.options import VERIFY, Given, VerifyOptions, read_with_algorithm
 from msrl.comparing import distance
 from msrl.deployment import BACKENDS, nearest
@@ -30,15 +31,17 @@ def main(args: list[str], began: float) -> int:
 
 def verify(given: Given, job: Job, began: float) -> int:
     options: VerifyOptions = given.options
-    config, updates = smallest(job.config, given.named), options.updates or UPDATES
+    agents = len(job.base.spec.agents) if any(by_agent(name) for name in options.distributions) else 0
+    config, updates = smallest(job.config, given.named, agents), options.updates or UPDATES
     if "total_steps" not in given.named:
         config = for_updates(job.cls, config, job.base, updates)
     program = compile(job.cls, job.base, config=config, seed=job.seed, strict=True)
-    sizes = [name for name in ("total_steps", "num_envs", "shards", "learner_shards", *LONG) if hasattr(config, name)]
+    shards = ("shards", "learner_shards", *(("agent_shards",) if config.agent_shards > 1 else ()))
+    sizes = [name for name in ("total_steps", "num_envs", *shards, *LONG) if hasattr(config, name)]
     say(f"{given.algorithm} on {job.base.spec.id}, seed {job.seed}",
         ", ".join([*length(program, options), *(f"{name} {getattr(config, name)}" for name in sizes)]), "")
-    names = options.distributions or usual_distributions(config.learner_shards, job.base.traceable)
-    chosen = cases(names, options.backends, options.instances, config.shards, config.learner_shards)
+    names = options.distributions or usual_distributions(config, job.base.traceable)
+    chosen = cases(names, options.backends, options.instances, config)
     verifier = Verifier(program, options.every_call, options.address)
     verdicts = table(verifier, chosen)
     say("", summary(verdicts, time.perf_counter() - began))
@@ -47,6 +50,10 @@ def verify(given: Given, job: Job, began: float) -> int:
                          instead="Ask for other distributions, backends or instances.")
     say(apart(verifier, compile(job.cls, job.base, config=config, seed=job.seed)))
     return int(any(verdict.wrong for verdict in verdicts))
+
+
+def by_agent(distribution: str) -> bool:
+    return distributions.load(distribution).axis == "agent"
 
 
 def length(program: Program, options: VerifyOptions) -> list[str]:
@@ -114,7 +121,9 @@ def apart(verifier: Verifier, fast: Program) -> str:
     """How far fast mode is from the interpreter."""
     for _ in fast.run():
         pass
-    absolute, relative = distance(verifier.wanted.resources["$learner"].params, fast.params()[0])
+    wanted = verifier.wanted.resources["$learner"]
+    wanted = stacked(wanted) if fast.trainer.config.agent_shards > 1 else wanted
+    absolute, relative = distance(wanted.params, fast.params()[0])
     return f"fast mode ends within {absolute:.1e} of strict mode's parameters, {relative:.1e} of an array's largest"
 
 

@@ -6,6 +6,7 @@ from msrl import loading
 from msrl.distribution.central import Central
 from msrl.distribution.central_async import CentralAsync
 from msrl.distribution.device_only import DeviceOnly
+from msrl.distribution.environments import Environments
 from msrl.distribution.local import Local
 from msrl.distribution.multi_learner import MultiLearner
 from msrl.distribution.policy import DistributionPolicy
@@ -16,7 +17,7 @@ from msrl.errors import UsageError
 
 DISTRIBUTIONS: dict[str, type[DistributionPolicy]] = {
     policy.name: policy for policy in (Local, SingleLearnerCoarse, SingleLearnerCoarseAsync, SingleLearnerFine,
-                                       MultiLearner, DeviceOnly, Central, CentralAsync)}
+                                       MultiLearner, DeviceOnly, Central, CentralAsync, Environments)}
 
 _FORM = "Write path/to/file.py:PolicyClass."
 

@@ -12,7 +12,18 @@ from dataclasses import dataclass
 
 from msrl.errors import VerifyError
 from msrl.ir.graph import Call, Carry, For, Graph, If, Merge, Node, Pure, While, definitions, walk
-from msrl.ir.placed import PARAMETERS, Fragment, Kind, Move, PlacedGraph, restrict, wanted_at_end, wanted_whole
+from msrl.ir.placed import (
+    PARAMETERS,
+    AgentAxis,
+    Axis,
+    Fragment,
+    Kind,
+    Move,
+    PlacedGraph,
+    restrict,
+    wanted_at_end,
+    wanted_whole,
+)
 
 EVERYWHERE = "*"
 
@@ -27,14 +38,16 @@ class Site:
     role: str = "value"  # value, phi, out or index
 
 
-def place(graph: Graph, fragments: tuple[Fragment, ...], axes: Mapping[str, int]) -> PlacedGraph:
-    """`axes`: the dimension on which a name is divided among shards, of those that are."""
-    return _Placer(graph, fragments, axes).place()
+def place(graph: Graph, fragments: tuple[Fragment, ...], axes: Mapping[str, int],
+          agents: AgentAxis = AgentAxis()) -> PlacedGraph:  # noqa: B008 (frozen)
+    """`axes`: the dimension on which a name is divided among shards, of those that are; `agents`: among agents."""
+    return _Placer(graph, fragments, axes, agents).place()
 
 
 class _Placer:
-    def __init__(self, graph: Graph, fragments: tuple[Fragment, ...], axes: Mapping[str, int]):
-        self.graph, self.fragments, self.axes = graph, {f.name: f for f in fragments}, axes
+    def __init__(self, graph: Graph, fragments: tuple[Fragment, ...], axes: Mapping[str, int], agents: AgentAxis):
+        self.graph, self.fragments, self.axes, self.agents = graph, {f.name: f for f in fragments}, axes, agents
+        assert not {"env", "agent"} <= {f.axis for f in fragments}, "checked by msrl.distribution.fragments"
         self.of = {component: fragment.name for fragment in fragments for component in fragment.components}
         for component, _ in graph.components:
             if component not in self.of:
@@ -47,6 +60,7 @@ class _Placer:
         self.homes: dict[str, str] = {}
         while self.find_homes():
             pass
+        self.wholes = self.find_wholes()
 
     def visit(self, nodes: tuple[Node, ...], inside: tuple[Node, ...]) -> None:
         for node in nodes:
@@ -100,8 +114,18 @@ class _Placer:
 
     def leaves_shards(self, name: str, of: tuple[str, ...]) -> bool:
         """Is it a whole value, made of some that are divided among the instances of a fragment?"""
-        divided = (self.homes.get(value) for value in of if value in self.axes)
-        return name not in self.axes and any(home in self.fragments and self.fragments[home].axis for home in divided)
+        alone = {"env": self.axes, "agent": self.agents.alone}
+        return any(axis and self.part(value) and name not in alone[axis] for value in of
+                   for axis in (self.axis(value),))
+
+    def axis(self, name: str) -> Axis | None:
+        """The axis of the fragment that the name lives in."""
+        home = self.homes.get(name)
+        return self.fragments[home].axis if home in self.fragments else None
+
+    def part(self, name: str) -> bool:
+        """Where it lives, has an instance a part of it?"""
+        return name in (self.agents.names if self.axis(name) == "agent" else self.axes)
 
     def pure_home(self, node: Pure) -> str | None:
         homes = dict.fromkeys(home for _, value in node.inputs
@@ -110,8 +134,37 @@ class _Placer:
             return EVERYWHERE
         if self.leaves_shards(node.out, tuple(value for _, value in node.inputs)):
             return self.whole
+        by_agent = [self.homes[value] for _, value in node.inputs if self.axis(value) == "agent" and self.part(value)]
+        if by_agent:
+            return by_agent[0]
         divided = [self.homes[value] for _, value in node.inputs if value in self.axes and value in self.homes]
         return next(iter(homes)) if len(homes) == 1 else (divided[0] if node.out in self.axes else self.whole)
+
+    def find_wholes(self) -> set[tuple[str, str]]:
+        """What fragments over agents have the whole of: what an actor or learner sees all agents in, and what is
+        computed wherever it is needed. A loop's name is whole with what is handed on. What such a fragment makes
+        itself, it has to gather."""
+        linked: dict[str, set[str]] = {}
+        for node in walk(self.graph.nodes):
+            groups = [(c.phi, c.next, c.out) for c in node.carries] if isinstance(node, (For, While)) else \
+                [(m.out, m.then, m.orelse) for m in node.merges] if isinstance(node, If) else []
+            for group in groups:
+                for name in filter(None, group):
+                    linked.setdefault(name, set()).update(filter(None, group))
+            for carry in node.carries if isinstance(node, (For, While)) else ():
+                if carry.phi and carry.init:
+                    linked[carry.phi].add(carry.init)
+        found: set[tuple[str, str]] = set()
+        for fragment in (fragment.name for fragment in self.fragments.values() if fragment.axis == "agent"):
+            todo = [name for name in self.agents.names if self.homes[name] == EVERYWHERE]
+            todo += [node.args[at] for node in self.graph_calls() if self.of[node.component] == fragment
+                     for at in self.agents.sees_all.get(node.component, ()) if at < len(node.args)]
+            while todo:
+                name = todo.pop()
+                if name in self.agents.names and self.homes[name] != fragment and (fragment, name) not in found:
+                    found.add((fragment, name))
+                    todo += linked.get(name, ())
+        return found
 
     # -- demand ------------------------------------------------------------------------------------------------------
 
@@ -201,11 +254,12 @@ class _Placer:
             if (name, fragment) not in self.moved:
                 computed.setdefault(name, []).append(fragment)
         return PlacedGraph(self.graph, tuple(self.fragments.values()), moves,
-                           tuple((name, tuple(where)) for name, where in computed.items()), tuple(self.axes.items()))
+                           tuple((name, tuple(where)) for name, where in computed.items()), tuple(self.axes.items()),
+                           self.agents, tuple(sorted(self.wholes)))
 
     def among(self) -> list[Move]:
         """The moves among the instances of one fragment."""
-        divided = {call.component for call in self.graph_calls() if any(name in self.axes for name in call.writes)}
+        by_env = {call.component for call in self.graph_calls() if any(name in self.axes for name in call.writes)}
         found: dict[tuple[str, str], Move] = {}
         for whole in walk(self.graph.nodes):
             for fragment in self.fragments.values():
@@ -214,9 +268,13 @@ class _Placer:
                 node, span = restrict(whole, computed), whole.span
                 if fragment.axis is None or not self.here(node, fragment.name, computed):
                     continue
-                names = (*wanted_whole(node, self.axes, divided), *itertools.chain(*wanted_at_end(node, self.axes)))
+                by_agent = fragment.axis == "agent"
+                axes = self.parts_in(fragment.name) if by_agent else self.axes
+                divided = {"actor", "learner"} if by_agent else by_env
+                sees_all: Mapping[str, tuple[int, ...]] = self.agents.sees_all if by_agent else {}
+                names = (*wanted_whole(node, axes, divided, sees_all), *itertools.chain(*wanted_at_end(node, axes)))
                 for name in names:
-                    move = Move(name, fragment.name, fragment.name, "allgather", self.axes[name], span)
+                    move = Move(name, fragment.name, fragment.name, "allgather", axes[name], span, fragment.axis)
                     found.setdefault((name, fragment.name), move)
                 if is_learning(node):
                     found.update(((move.id, ""), move) for move in self.agreement(node, fragment))
@@ -227,10 +285,14 @@ class _Placer:
         assert isinstance(node, Call)
         state = node.writes[0]
         if PARAMETERS not in self.of:
-            return [Move(state, learners.name, learners.name, "allreduce", None, node.span)]
+            return [Move(state, learners.name, learners.name, "allreduce", None, node.span, learners.axis or "env")]
         server = self.of[PARAMETERS]
         return [Move(state, learners.name, server, "gather", None, node.span),
                 Move(state, server, learners.name, "broadcast", None, node.span)]
+
+    def parts_in(self, fragment: str) -> dict[str, int]:
+        """What instances of a fragment over agents have a part of."""
+        return {name: dim for name, dim in self.agents.names.items() if (fragment, name) not in self.wholes}
 
     def here(self, node: Node, fragment: str, computed: set[str]) -> bool:
         """Does the fragment compute what the node makes?"""
@@ -243,16 +305,22 @@ class _Placer:
 
     def move(self, name: str, target: str) -> Move:
         source, dim = self.homes[name], self.axes.get(name)
+        axis = self.fragments[source].axis or self.fragments[target].axis or "env"
+        if axis == "agent":
+            dim = None if (target, name) in self.wholes and self.fragments[source].axis is None else \
+                self.agents.names.get(name)
         kind: Kind = "send"
         if target == self.of.get(PARAMETERS):
             # Every learner says how its loops go on, as they need not be at the same pass.
             return Move(name, source, target, "gather", None, self.sites[name].node.span)
         match self.fragments[source].axis, self.fragments[target].axis:
+            case "agent", "agent" if (target, name) in self.wholes:
+                kind = "gather"
             case None, str():
                 kind = "scatter" if dim is not None else "broadcast"
             case str(), None if dim is not None:
                 kind = "gather"
-        return Move(name, source, target, kind, dim, self.sites[name].node.span)
+        return Move(name, source, target, kind, dim, self.sites[name].node.span, axis)
 
 
 def is_learning(node: Node) -> bool:

@@ -18,7 +18,7 @@ class DistributionPolicy(ABC):
     counts: ClassVar[tuple[Count, ...]] = ("actors",)
     """Which numbers of instances the deployment chooses; the others stay 1."""
     axis: ClassVar[Literal["env", "agent"] | None] = "env"
-    """What is replicated over: shards of the environments, or the agents. None: nothing is replicated."""
+    """What is replicated over: shards of the environments, or of the agents. None: nothing is replicated."""
     traceable_only: ClassVar[bool] = False
     """Is the whole loop compiled for the device? Then the environment cannot be a Python object on the host."""
     asynchronous: ClassVar[bool] = False

@@ -17,7 +17,8 @@ from jax.sharding import Mesh, PartitionSpec
 from msrl.api.agreement import DEVICES
 from msrl.engines.group import threads_suffice
 from msrl.engines.library import Ops
-from msrl.engines.shapes import Shapes, local_shapes
+from msrl.engines.parts import local_shapes
+from msrl.engines.shapes import Shapes
 from msrl.errors import UsageError
 from msrl.ir.graph import base, is_resource
 from msrl.ir.placed import LocalProgram, Move

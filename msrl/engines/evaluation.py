@@ -28,11 +28,25 @@ class Episodes:
 
 class Evaluator:
     """Plays an actor in environments that come from `Env.frozen` of one and the same: what they have learnt is in their
-    state, so that one compiled program plays them all."""
+    state, so that one compiled program plays them all. The weights of several agent shards are stacked."""
 
-    def __init__(self, actor: Actor):
-        self.actor = actor
+    def __init__(self, actor: Actor, agent_shards: int = 1):
+        self.actor, self.agent_shards = actor, agent_shards
         self._play: Any = None  # on the host, what chooses actions; else (number of episodes, program)
+
+    def choose(self, weights: Any, key: jax.Array, obs: Any) -> Any:
+        """The actions of all agents."""
+        count = self.agent_shards
+        if count == 1:
+            return self.actor.exploit(weights, key, obs).action
+
+        def apart(x: Any) -> Any:  # (B, N, ...) → (B, G, N / G, ...)
+            return x.reshape(x.shape[0], count, x.shape[1] // count, *x.shape[2:])
+
+        all_ = "obs" in self.actor.sees_all
+        each = jax.vmap(lambda *given: self.actor.exploit(*given).action, (0, 0, None if all_ else 1), 1)
+        actions = each(weights, jax.random.split(key, count), obs if all_ else jax.tree.map(apart, obs))
+        return jax.tree.map(lambda x: x.reshape(x.shape[0], x.shape[1] * x.shape[2], *x.shape[3:]), actions)
 
     def prepare(self, env: Env, weights: Any, episodes: int) -> None:
         """Lets it be compiled in the background, from the shapes of the weights."""
@@ -68,7 +82,7 @@ class Evaluator:
             def body(carry: tuple) -> tuple:
                 at, state, obs, totals = carry
                 act, step = jax.random.split(jax.random.fold_in(playing, at))
-                state, out = env.step(state, self.actor.exploit(weights, act, obs).action, step)
+                state, out = env.step(state, self.choose(weights, act, obs), step)
                 return at + 1, state, out.obs, _count(env, jnp, totals, out)
 
             start = jnp.int32(0), *env.reset(state, reset), _zeros(episodes, jnp)
@@ -79,7 +93,7 @@ class Evaluator:
 
     def _on_host(self, env: Env, weights: Any, root: jax.Array, episodes: int) -> Episodes:
         if self._play is None:
-            self._play = jax.jit(lambda weights, key, obs: self.actor.exploit(weights, key, obs).action)
+            self._play = jax.jit(self.choose)
         begin, reset, play = jax.random.split(jax.random.fold_in(root, STREAM), 3)
         keys = jax.jit(lambda at: jax.random.split(jax.random.fold_in(play, at)))
         state, obs = env.reset(env.init(begin, episodes), reset)

@@ -25,7 +25,7 @@ class HostEngine(Host):
     def __init__(self, ops: Ops, shapes: Shapes, root: jax.Array, compiled: Callable[[float], None]):
         """`compiled` is told the seconds that each compilation took."""
         self.ops, self.shapes, self.root, self.world, self.compiled = ops, shapes, root, ops.world, compiled
-        self.reference = Reference(ops, root, shapes.items)
+        self.reference = Reference(ops, root, shapes.items, fused=True)
         self.seeds = root.shape[0] if root.ndim else None
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._programs: dict[int, tuple[Node, CompiledStretch | None]] = {}

@@ -14,20 +14,35 @@ import jax.numpy as jnp
 import numpy as np
 
 from msrl.api import Record
+from msrl.engines.agents import Agents
+from msrl.engines.by_agent import ArgDims, cut_agents, fuse_by_agent, seen_whole
 from msrl.engines.cut import Cut
-from msrl.engines.ops import Dims, Op, World, alone, call_key, divided, fuse, make_op, op_key
+from msrl.engines.ops import Dims, Op, alone, call_key, divided, fuse, make_op, op_key
 from msrl.engines.scopes import Scopes
-from msrl.ir.graph import Call
+from msrl.engines.world import World
+from msrl.ir.axes import find_agent_axes, find_axes
+from msrl.ir.graph import Call, Graph
+
+
+def make_ops(world: World, graph: Graph, batched: bool = True) -> "Ops":
+    """The ops of a graph. `batched` as in `Ops`."""
+    stores = {name: over for name in world.buffers if (over := world.over(name))}
+    agents = len(world.env.spec.agents)
+    hints = find_agent_axes(graph, stores) if agents else {}
+    return Ops(world, find_axes(graph, stores), Agents(agents, world.num_envs, hints), batched)
 
 
 class Ops:
     """One per world. Functions are cached, so that JAX traces and compiles each op once."""
 
-    def __init__(self, world: World, axes: Mapping[str, int] = MappingProxyType({}), batched: bool = True):
-        """`axes`: the dimension on which a name of the graph is divided. `batched`: do shards that are fused run as
-        one batch, or one after another in one program?"""
+    def __init__(self, world: World, axes: Mapping[str, int] = MappingProxyType({}), agents: Agents | None = None,
+                 batched: bool = True):
+        """`axes`: the dimension on which a name of the graph is divided by environment; `agents`: by agent. `batched`:
+        do shards that are fused run as one batch, or one after another in one program?"""
         self.world, self.axes, self.batched = world, axes, batched
-        self.scopes = Scopes(world.trainer, {"part_": world.cut})
+        self.agents = agents or Agents(0, world.num_envs, {})
+        self.scopes = Scopes(world.trainer, {"part_": world.cut, "agents_part_": self.agents_part})
+        self.seen_whole = seen_whole(world.agent)
         self.op: Callable[[str, str], Op] = cache(lambda component, method: make_op(world, component, method))
         self.alone = cache(lambda component, method: alone(self.op(component, method), component, method))
         self.fused = cache(self._fused)
@@ -36,7 +51,14 @@ class Ops:
 
     def part(self, shards: range, batched: bool | None = None) -> "Ops":
         """The same ops for some of the shards. What runs one shard alone is shared."""
-        other = Ops(self.world.part(shards), self.axes, self.batched if batched is None else batched)
+        return self._shared(self.world.part(shards), self.batched if batched is None else batched)
+
+    def part_of_agents(self, shards: range) -> "Ops":
+        """The same for some of the agents' shards."""
+        return self._shared(self.world.part_of_agents(shards), self.batched)
+
+    def _shared(self, world: World, batched: bool) -> "Ops":
+        other = Ops(world, self.axes, self.agents, batched)
         other.op, other.alone, other.learning = self.op, self.alone, self.learning
         return other
 
@@ -44,9 +66,21 @@ class Ops:
         """On which dimension each argument of a learner is divided among several."""
         return tuple(self.axes.get(name) for name in node.args) if node.component == "learner" else ()
 
-    def _fused(self, component: str, method: str, dims: Dims = ()) -> Callable[..., tuple[Any, tuple]]:
+    def agent_dims(self, node: Call) -> ArgDims:
+        """On which dimension each leaf of an actor's or learner's arguments is divided by agent."""
+        whole = self.seen_whole.get(node.component)
+        return () if whole is None else tuple(() if at in whole else self.agents.of(name)
+                                              for at, name in enumerate(node.args))
+
+    def agents_part(self, whole: Any, name: str) -> Any:
+        """What belongs to this world's agents of a value that is divided as the name is."""
+        return cut_agents(whole, self.agents.of(name), self.world)
+
+    def _fused(self, component: str, method: str, dims: Dims = (), agents: ArgDims = (),
+               settled: bool = True) -> Callable[..., tuple[Any, tuple]]:
         op = self.op(component, method)
-        return fuse(op, len(self.world.span(op.over)), self.world.num_envs, dims, self.batched)
+        run = fuse(op, len(self.world.span(op.over)), self.world.num_envs, dims, self.batched)
+        return fuse_by_agent(op, run, self.world, agents, settled) if op.by_agent else run
 
     def _learning(self) -> Callable[..., Cut]:
         """The program of one of several learners, cut at agreements, for arguments like these: (root key, learner, call
@@ -68,15 +102,15 @@ class Ops:
 
     def keys_shape(self, op: Op) -> jax.ShapeDtypeStruct:
         key = jax.eval_shape(lambda: jax.random.key(0))
-        count = len(self.world.span(op.over))
-        return jax.ShapeDtypeStruct((count,) if count > 1 else (), key.dtype)
+        counts = (len(self.world.span("agent")) if op.by_agent else 1, len(self.world.span(op.over)))
+        return jax.ShapeDtypeStruct(tuple(count for count in counts if count > 1), key.dtype)
 
     def shape(self, node: Call, states: tuple, args: tuple, kwargs: dict, counter: tuple):
         """(value, resources written) of an op, abstractly."""
         component, method = node.component, node.method
         op = self.op(component, method)
         if op.traceable:
-            run = self.fused(component, method, self.dims(node))
+            run = self.fused(component, method, self.dims(node), self.agent_dims(node))
             out, written = jax.eval_shape(run, self.keys_shape(op), states, args, kwargs)
         else:
             out, written = self.host_shape(component, method, args), states or (None,)

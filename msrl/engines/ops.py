@@ -2,24 +2,24 @@
 
 In: a trainer, its environment and configuration. Out: for every (component, method) an `Op` whose `run` takes
 (key, resources, arguments, fields) and returns (value, resources written). An op knows what it runs once for (each
-shard of the environments, each learner) and on which dimension of its arrays these lie. Random keys depend on
-(seed, component and method, shard, how often the method was called), and on nothing else.
+shard of the environments, each learner, each shard of the agents) and on which dimension of its arrays these lie.
+Random keys depend on (seed, component and method, shard, how often the method was called), and on nothing else.
 """
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from msrl.api import Agent, Buffer, Component, Config, Env, Record, Trainer
+from msrl.api import Buffer, Record
 from msrl.api.agreement import DEVICES, LEARNERS, in_scope
-from msrl.errors import TypeCheckError, UsageError
+from msrl.engines.world import Over, World, device
+from msrl.errors import TypeCheckError
 
-Over = Literal["shard", "learner"]
 Dims = tuple[int | None, ...]  # for each argument of a learner, the dimension on which it is divided
 
 
@@ -31,115 +31,13 @@ class Op:
     over: Over | None = None  # runs once for each of these
     out_dim: int | None = 0  # the dimension of its value on which they lie; None if learners agree on it
     states: bool = True  # does each have a state of its own? (weights are shared)
-
-
-@dataclass(frozen=True)
-class World:
-    """A trainer's components, made for one environment and configuration, with all of its shards or a run of them."""
-
-    trainer: Trainer
-    env: Env
-    agent: Agent
-    buffers: Mapping[str, Buffer]
-    own: Mapping[str, Component]
-    first_shard: int = 0
-    shards: int = 1
-
-    @property
-    def config(self) -> Config:
-        return self.trainer.config
-
-    @property
-    def envs_per_shard(self) -> int:
-        return self.config.num_envs // self.config.shards
-
-    @property
-    def num_envs(self) -> int:
-        """The environments of this world's shards."""
-        return self.envs_per_shard * self.shards
-
-    def span(self, over: Over | None) -> range:
-        """The numbers of this world's shards or learners; of an op that runs once, 0."""
-        match over:
-            case "shard":
-                return range(self.first_shard, self.first_shard + self.shards)
-            case "learner":
-                each = self.config.shards // self.config.learner_shards
-                return range(self.first_shard // each, (self.first_shard + self.shards) // each)
-        return range(1)
-
-    def cut(self, whole: Any, dim: int, rows: bool = False) -> Any:
-        """This world's part of a value that has an entry for every environment, or, if `rows`, for every row of what
-        learners have sampled; anything else as it is. The rule is that of `divide`."""
-        total = self.config.num_envs
-        if self.num_envs == total:
-            return whole
-        spread = in_scope(DEVICES)
-
-        def leaf(x: Any) -> Any:
-            if getattr(x, "ndim", 0) <= dim or not (rows or x.shape[dim] == total):
-                return x
-            size, first = (x.shape[dim] * shards // self.config.shards for shards in (self.shards, self.first_shard))
-            if spread:
-                return jax.lax.dynamic_slice_in_dim(x, device() * size, size, dim)
-            return x[(slice(None),) * dim + (slice(first, first + size),)]
-
-        return jax.tree.map(leaf, whole)
-
-    def part(self, shards: range) -> "World":
-        """The same components with some of the shards only."""
-        return replace(self, first_shard=shards.start, shards=len(shards))
-
-    def traceable(self, component: str) -> bool:
-        match component:
-            case "env":
-                return self.env.traceable
-            case "actor" | "learner" | "metrics":
-                return True
-            case "parameters":  # they are where several instances meet
-                return False
-        return (self.buffers.get(component) or self.own[component]).traceable
-
-    def over(self, component: str) -> Over | None:
-        """What the component keeps one state for each of."""
-        if component == "env" or (component in self.buffers and self.buffers[component].home == "actor"):
-            return "shard"
-        return "learner" if component in self.buffers and self.config.learner_shards > 1 else None
-
-
-def device() -> Any:
-    """The number of the device that this is traced for, along a mesh; else 0."""
-    return jax.lax.axis_index(DEVICES) if in_scope(DEVICES) else 0
-
-
-def make_world(trainer: Trainer, env: Env) -> World:
-    config = trainer.config
-    if config.shards < 1 or config.num_envs % config.shards:
-        raise UsageError(
-            f"{config.num_envs} environments cannot be divided into {config.shards} shards.",
-            why="All shards have the same number of environments, so that they run the same program.",
-            instead=f"Use --shards with a divisor of {config.num_envs}, or change --num-envs.")
-    if config.learner_shards < 1 or config.shards % config.learner_shards:
-        raise UsageError(
-            f"{config.shards} shards cannot be divided among {config.learner_shards} learner shards.",
-            why="Each learner has the same number of the environments' shards.",
-            instead=f"Use --learner-shards with a divisor of {config.shards}, or more --shards.")
-    buffers = {name: buffer.for_env(env.traceable) for name, buffer in trainer.buffers().items()}
-    buffers = {name: buffer.divide(config.learner_shards) if buffer.home == "learner" and config.learner_shards > 1
-               else buffer for name, buffer in buffers.items()}
-    own = dict(trainer.components())
-    reserved = {"env", "actor", "learner", "metrics", "weights"}
-    for name in (*buffers, *own):
-        if name in reserved or (name in buffers and name in own) or not name.isidentifier():
-            raise UsageError(f"A component cannot be called {name!r}.",
-                             why=f"Names are identifiers, each used once; {', '.join(sorted(reserved))} are taken.",
-                             instead="Give it another name in `buffers()` or `components()`.")
-    return World(trainer, env, trainer.agent(), buffers, own, shards=config.shards)
+    by_agent: bool = False  # runs once for each agent shard as well, each with weights and a learner of its own
 
 
 def make_op(world: World, component: str, method: str) -> Op:
     """The op for one method of a component."""
     env, actor, learner = world.env, world.agent.actor, world.agent.learner
+    by_agent = world.config.agent_shards > 1
 
     match component, method:
         case "env", "init":
@@ -156,18 +54,20 @@ def make_op(world: World, component: str, method: str) -> Op:
                 return out, (state,)
             return Op(step, env.traceable, over="shard")
         case "actor", "act":
-            return Op(lambda key, s, a, k: (actor.act(s[0], key, *a), ()), True, over="shard", states=False)
+            return Op(lambda key, s, a, k: (actor.act(s[0], key, *a), ()), True, over="shard", states=False,
+                      by_agent=by_agent)
         case "learner", "init":
             def begin(key, states, args, fields):
                 state = learner.init(key)
                 return None, (state, learner.weights(state))
-            return Op(begin, True, keyed=False)
+            return Op(begin, True, keyed=False, by_agent=by_agent)
         case "learner", "learn":
             def learn(key, states, args, fields):
                 state, out = learner.learn(states[0], key, *args)
                 return out, (state, learner.weights(state))
             several = world.config.learner_shards > 1
-            return Op(learn, True, over="learner" if several else None, out_dim=None, states=not several)
+            return Op(learn, True, over="learner" if several else None, out_dim=None, states=not several,
+                      by_agent=by_agent)
     if component in world.buffers:
         return _buffer_op(world.buffers[component], method, world.over(component))
     return _own_op(world.own[component], method)
@@ -288,16 +188,35 @@ def settle_devices(x: Any) -> Any:
 
 
 def op_keys(root: jax.Array, ops: Mapping[tuple[str, str], Op], world: World) -> dict[tuple[str, str], jax.Array]:
-    """For every method, the keys of the world's shards or learners (one key if there is one), before the call's number
-    is folded in. All of them at once, as every random operation adds to the time that a program takes to compile."""
-    spans = {name: world.span(op.over) for name, op in ops.items()}
-    rows = [(_number(*name), at, len(span) if ops[name].over else 0) for name, span in spans.items() for at in span]
+    """For every method, the keys of the world's shards or learners (one key if there is one; first by agent shard, if
+    there are several of these), before the call's number is folded in. All of them at once, as every random operation
+    adds to the time that a program takes to compile."""
+    numbers = {name: _shard_numbers(op, world) for name, op in ops.items()}
+    rows = [(_number(*name), at, stride) for name, (shards, stride) in numbers.items() for at in shards.ravel()]
     methods, shards, strides = np.array(rows, np.uint32).T  # a device has the shards that are so many strides further
     keys = jax.vmap(lambda method, shard: jax.random.fold_in(jax.random.fold_in(root, method), shard))(
         methods, shards + jnp.uint32(device()) * strides)
-    ends = np.cumsum([len(span) for span in spans.values()])
-    return {name: keys[end - 1] if len(span) == 1 else keys[end - len(span):end]
-            for (name, span), end in zip(spans.items(), ends, strict=True)}
+    ends = np.cumsum([shards.size for shards, _ in numbers.values()])
+    return {name: keys[end - shards.size:end].reshape([size for size in shards.shape if size > 1])
+            for (name, (shards, _)), end in zip(numbers.items(), ends, strict=True)}
+
+
+def _shard_numbers(op: Op, world: World) -> tuple[np.ndarray, int]:
+    """The numbers of the shards that keys are for, and how many a device has of them."""
+    span = world.span(op.over)
+    if op.by_agent:
+        return np.array(world.numbers(op)).reshape(len(span), -1).T, 0  # (agent shards, shards)
+    return np.array(span), len(span) if op.over else 0
+
+
+def fold_in(keys: jax.Array, numbers: Any) -> jax.Array:
+    """One key with each of the numbers folded in, or each of the keys with one number."""
+    fold = jax.random.fold_in
+    for _ in range(np.ndim(numbers)):
+        fold = jax.vmap(fold, (None, 0))
+    for _ in range(keys.ndim):
+        fold = jax.vmap(fold, (0, None))
+    return fold(keys, numbers)
 
 
 def op_key(root: jax.Array, component: str, method: str) -> jax.Array:

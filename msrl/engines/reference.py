@@ -14,9 +14,10 @@ import numpy as np
 
 from msrl.api import Record
 from msrl.engines.blame import blame
+from msrl.engines.by_agent import ArgDims, leaf_tree
 from msrl.engines.cut import Meeting, Steps
 from msrl.engines.library import Ops
-from msrl.engines.ops import Dims, divide, join, mean, settled, split, strong
+from msrl.engines.ops import Dims, divide, fold_in, join, mean, op_keys, settled, split, strong
 from msrl.errors import RunError, TypeCheckError
 from msrl.ir.graph import Call, Pure
 from msrl.ir.interp import Host
@@ -36,29 +37,34 @@ Agreeing = Generator[Agreement, Any, tuple[Any, tuple]]
 
 
 class Reference(Host):
-    def __init__(self, ops: Ops, root: jax.Array, items: Mapping[str, Record]):
-        """`items` says what each buffer holds; one that holds nothing is not used by the loop."""
-        self.ops, self.world, self.root, self.items = ops, ops.world, root, items
+    def __init__(self, ops: Ops, root: jax.Array, items: Mapping[str, Record], fused: bool = False):
+        """`items` says what each buffer holds; one that holds nothing is not used by the loop. `fused`: it works for an
+        engine that keeps the states of agent shards stacked."""
+        self.ops, self.world, self.root, self.items, self.fused = ops, ops.world, root, items, fused
         self.reports: list[dict[str, float]] = []
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
         with blame(node, RunError):
-            return self.apply(node.component, node.method, args, kwargs, reads, self.ops.dims(node))
+            return self.apply(node.component, node.method, args, kwargs, reads, self.ops.dims(node),
+                              self.ops.agent_dims(node))
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
         with blame(node, RunError):
             return self.ops.scopes.evaluate(node, inputs)
 
     def apply(self, component: str, method: str, args: tuple, kwargs: dict[str, Any], reads: tuple,
-              dims: Dims = ()) -> tuple[Any, tuple]:
+              dims: Dims = (), agents: ArgDims = ()) -> tuple[Any, tuple]:
         """Runs one op on whole values. The states of shards are tuples, one entry for each."""
         if component == "metrics":
             return None, (self.report(method, args, kwargs, reads),)
         if component in self.world.buffers and method == "init":
             return None, (self.new_buffer(component),)
         op = self.ops.op(component, method)
-        if op.over == "learner" and op.out_dim is None:
-            return finish(self.learn(args, reads, dims))
+        if op.out_dim is None and (op.over == "learner" or op.by_agent):
+            return finish(self.learn(args, reads, dims, agents))
+        if op.by_agent:
+            outs, written = self.each_agent_shard(component, method, args, reads, agents)
+            return join(outs, 1) if method == "act" else None, written
         run, span = self.alone(component, method), self.world.span(op.over)
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
         args, kwargs = strong(args), strong(kwargs)
@@ -74,9 +80,44 @@ class Reference(Host):
         counter = (count + 1,) if op.keyed else ()
         return join(outs, op.out_dim or 0), (*states, *counter)
 
-    def learn(self, args: tuple, reads: tuple, dims: Dims) -> Agreeing:
+    def each_agent_shard(self, component: str, method: str, args: tuple, reads: tuple,
+                         agents: ArgDims) -> tuple[list[Any], tuple]:
+        """One op for each of this world's agent shards: what each returns, and what all write."""
+        op, world = self.ops.op(component, method), self.world
+        states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
+        run, span, numbers = self.alone(component, method), world.span(op.over), iter(world.numbers(op))
+        args = strong(args)
+        by_agent = leaf_tree(args, agents)
+        by_env = divide(op, args, {}, world.num_envs, ())[0] if len(span) > 1 else None
+        outs: list[list[Any]] = [[] for _ in range(world.agent_shards)]
+        written: list[Any] = [None] * world.agent_shards
+        for place in range(len(span)):
+            here = split(args, by_env, place, len(span))
+            for at in range(world.agent_shards):
+                mine = split(here, by_agent, at, world.agent_shards)
+                own = tuple(state[at] for state in states)
+                out, written[at] = run(self.root, np.int32(next(numbers)), np.int32(count), own, mine, {})
+                outs[at].append(out)
+        counter = (count + 1,) if op.keyed else ()
+        return [join(each, 0) for each in outs], (*zip(*written, strict=True), *counter)
+
+    def learn_by_agent(self, args: tuple, reads: tuple, agents: ArgDims) -> tuple[list[Any], tuple]:
+        """The learners of agent shards have nothing to agree on but what they return."""
+        if not self.fused:
+            return self.each_agent_shard("learner", "learn", args, reads, agents)
+        *states, count = reads
+        op, each = self.ops.op("learner", "learn"), range(self.world.agent_shards)
+        keys = fold_in(op_keys(self.root, {("learner", "learn"): op}, self.world)["learner", "learn"], count)
+        run = self.ops.fused("learner", "learn", (), agents, False)
+        out, written = run(keys, tuple(states), strong(args), {})
+        return [jax.tree.map(lambda x, at=at: x[at], out) for at in each], (*written, count + 1)
+
+    def learn(self, args: tuple, reads: tuple, dims: Dims, agents: ArgDims = ()) -> Agreeing:
         """Several learners side by side, up to the next agreement at a time, which is yielded; it is sent what was
         agreed on."""
+        if self.ops.op("learner", "learn").by_agent:
+            outs, written = self.learn_by_agent(args, reads, agents)
+            return (yield Agreement(mean, outs)), written
         op, span = self.ops.op("learner", "learn"), self.world.span("learner")
         *states, count = reads
         args = strong(args)

@@ -6,7 +6,7 @@ between two branches, is an error that shows both lines.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -51,6 +51,7 @@ def find_shapes(graph: Graph, ops: Ops) -> Shapes:
     # The first round finds what buffers hold, even if a sample stands before the insert; the second finds the rest.
     for _ in range(2):
         known = len(shapes.items)
+        ops.agents.begin(graph.nodes)
         run_nodes(graph.nodes, {}, _Abstract(shapes, graph, ops))
         if len(shapes.items) == known:
             break
@@ -61,20 +62,6 @@ def find_shapes(graph: Graph, ops: Ops) -> Shapes:
                                  why="What it holds is known from the records inserted.",
                                  instead="Call `msrl.replay_buffer_insert(...)` for it in the loop.")
     return shapes
-
-
-def local_shapes(shapes: Shapes, axes: dict[str, int], whole: int, part: int) -> Shapes:
-    """The shapes that an instance sees that has `part` of the `whole` environments."""
-    if part == whole:
-        return shapes
-
-    def cut(tree: Any, dim: int) -> Any:
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((*x.shape[:dim], part, *x.shape[dim + 1:]), x.dtype)
-                            if len(x.shape) > dim and x.shape[dim] == whole else x, tree)
-
-    names = {name: cut(tree, axes[name]) if name in axes and not is_resource(name) else tree
-             for name, tree in shapes.names.items()}
-    return replace(shapes, names=names, items={name: cut(item, 0) for name, item in shapes.items.items()})
 
 
 class _Abstract(Machine):
@@ -90,6 +77,8 @@ class _Abstract(Machine):
         out, written = self.attempt(node, lambda: self.abstract_call(node, strong(args), strong(kwargs), reads))
         if node.out:
             self.shapes.names[node.out] = out
+        if not unknown((out, args, kwargs)):
+            self.find_agents(node, out, strong(args), kwargs, reads)
         self.shapes.names.update(zip(node.writes, written))
         self.forms.update((base(name), state) for name, state in zip(node.writes, written) if not unknown(state))
         after = {base(name): state for name, state in zip(node.writes, written)}
@@ -122,16 +111,29 @@ class _Abstract(Machine):
             return UNKNOWN, (*(self.forms.get(base(name), UNKNOWN) for name in node.writes if name[0] == "$"), *counter)
         return self.ops.shape(node, reads[:-1] if counter else reads, args, kwargs, counter)
 
+    def find_agents(self, node: Call, out: Any, args: tuple, kwargs: dict[str, Any], reads: tuple) -> None:
+        buffer_dim = probe = None
+        if node.component in self.world.buffers:
+            buffer_dim = self.ops.op(node.component, "sample").out_dim
+        elif node.component in self.world.own and node.out:
+            def probe(wide: tuple) -> Any:
+                return self.ops.shape(node, reads[:-1], wide, {}, ())[0]
+        self.ops.agents.call(node, out, kwargs, buffer_dim, probe, args)
+
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
+        plain = {name: jax.tree.map(_struct, value) for name, value in inputs.items()}
+
+        def shape(given: dict[str, Any]) -> Any:
+            return jax.eval_shape(lambda given: numbers(self.ops.scopes.evaluate(node, given)), given)
+
         def evaluate() -> Any:
             if node.out in self.shapes.tabular:
                 return typical(node.out, self.shapes.tabular, self.ops.scopes)
-            if unknown(inputs):
-                return UNKNOWN
-            plain = {name: jax.tree.map(_struct, value) for name, value in inputs.items()}
-            return jax.eval_shape(lambda given: numbers(self.ops.scopes.evaluate(node, given)), plain)
+            return UNKNOWN if unknown(inputs) else shape(plain)
 
         self.shapes.names[node.out] = found = self.attempt(node, evaluate)
+        if not unknown((found, inputs)):
+            self.ops.agents.pure(node, found, plain, shape)
         return found
 
     def attempt(self, node: Call | Pure, work: Callable[[], Any]) -> Any:
@@ -167,12 +169,16 @@ class _Abstract(Machine):
 
     def loop(self, node: For | While, names: Names, extra: Names) -> None:
         phis = {c.phi: self.carried(names[c.init]) for c in node.carries if c.phi and c.init}
-        here = {**names, **phis, **extra}
         self.shapes.names.update(phis)
-        if isinstance(node, While):
-            run_nodes(node.test, here, self)
-            self.one_decision(node, here[node.condition])
-        run_nodes(node.body, here, self)
+        agreed = False
+        while not agreed:
+            here = {**names, **phis, **extra}
+            self.ops.agents.enter(node.carries, {c.init: phis[c.phi] for c in node.carries if c.phi and c.init})
+            if isinstance(node, While):
+                run_nodes(node.test, here, self)
+                self.one_decision(node, here[node.condition])
+            run_nodes(node.body, here, self)
+            agreed = self.ops.agents.leave(node.carries, lambda name, here=here: not unknown(here[name]))
         for carry in node.carries:
             following = self.carried(here[carry.next])
             if carry.phi and not is_resource(carry.phi):
@@ -191,6 +197,7 @@ class _Abstract(Machine):
             if not is_resource(merge.out) and not unknown((then, orelse)):
                 self.same(then, orelse, merge.then, merge.orelse, merge.out, branch=True)
             names[merge.out] = self.shapes.names[merge.out] = then
+        self.ops.agents.merge(node.merges)
 
     def carried(self, value: Any) -> Any:
         return strong(jax.tree.map(_struct, value))

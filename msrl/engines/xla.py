@@ -17,7 +17,7 @@ from jax import lax
 from msrl.api.agreement import DEVICES
 from msrl.engines.ahead import Ahead
 from msrl.engines.library import Ops
-from msrl.engines.ops import op_keys, strong
+from msrl.engines.ops import fold_in, op_keys, strong
 from msrl.engines.reference import metrics_of
 from msrl.engines.shapes import Shapes
 from msrl.engines.tables import Table, fill, tables_of
@@ -68,9 +68,8 @@ class Traced(Machine):
             return None, (self.ops.new_buffer(component, self.shapes.items.get(component)),)
         op = self.ops.op(component, method)
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
-        keys = self.keys[component, method]
-        keys = (jax.vmap(jax.random.fold_in, (0, None)) if keys.ndim else jax.random.fold_in)(keys, count)
-        run = self.ops.fused(component, method, self.ops.dims(node))
+        keys = fold_in(self.keys[component, method], count)
+        run = self.ops.fused(component, method, self.ops.dims(node), self.ops.agent_dims(node))
         out, written = run(keys, states, strong(args), strong(kwargs))
         return out, (*written, *((count + 1,) if op.keyed else ()))
 

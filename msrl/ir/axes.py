@@ -1,9 +1,10 @@
 """Which values are divided among shards, and on which dimension: a graph goes in, {name: dimension} comes out.
 
-A name is *sharded* if it has one part per shard of the environments, concatenated on that dimension; all others are
-*whole*. Values mean the same either way: this says only what a fragment with some of the shards can compute by itself.
-Ops declare what they make. An expression stays sharded if it is elementwise, and its other inputs are constants; any
-other (`step.reward.mean()`) is about the whole value. A loop's name is sharded if what a pass hands on is.
+A name is *sharded* if it has one part per shard of the environments, or of the agents, concatenated on that dimension;
+all others are *whole*. Values mean the same either way: this says only what a fragment with some of the shards can
+compute by itself. Ops declare what they make: a step has environments on dimension 0 and agents on 1, a rollout has
+time before both. An expression stays sharded if it is elementwise, and its other inputs are constants; any other
+(`step.reward.mean()`) is about the whole value. A loop's name is sharded if what a pass hands on is.
 """
 
 import ast
@@ -20,11 +21,19 @@ _STRUCTURE = (ast.Expression, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.D
 
 
 def find_axes(graph: Graph, buffers: Mapping[str, str]) -> dict[str, int]:
-    """`buffers`: those that have one store per `shard`, and those that have one per `learner`."""
-    finder = _Finder(graph, buffers)
+    """By environment. `buffers`: those that have one store per `shard`, and those that have one per `learner`."""
+    return _fixed(_Finder(graph, buffers))
+
+
+def find_agent_axes(graph: Graph, buffers: Mapping[str, str]) -> dict[str, int]:
+    """By agent, if there are several. Parts of a value (`step.done`) may have no agents; shapes will tell."""
+    return _fixed(_AgentFinder(graph, buffers))
+
+
+def _fixed(finder: "_Finder") -> dict[str, int]:
     while True:
         before = dict(finder.found)
-        finder.block(graph.nodes)
+        finder.block(finder.graph.nodes)
         if finder.found == before:
             return {name: dim for name, dim in finder.found.items() if dim is not None}
 
@@ -84,7 +93,10 @@ class _Finder:
                 self.constant.add(node.out)
             return None
         dims = {self.found[value] for value in values if value not in self.constant and value in self.found}
-        return dims.pop() if len(dims) == 1 and elementwise(node.expr) else None
+        return dims.pop() if len(dims) == 1 and self.elementwise(node.expr) else None
+
+    def elementwise(self, expr: str) -> bool:
+        return elementwise(expr)
 
     def loop(self, node: For | While, body: tuple[Node, ...]) -> None:
         for carry in node.carries:
@@ -95,6 +107,24 @@ class _Finder:
         self.block(body)
         for carry in node.carries:
             self.found[carry.out] = self.found.get(carry.next)
+
+
+class _AgentFinder(_Finder):
+    def call(self, node: Call) -> None:
+        dim: int | None = None
+        if node.component in ("env", "actor"):
+            dim = 1
+        elif self.graph.kind(node.component) == "buffer" and node.method == "sample":
+            dim = 2 if self.buffers.get(node.component) == "shard" else 1
+        if node.out:
+            self.found[node.out] = dim
+        self.found.update(dict.fromkeys(node.writes))  # which agents' a learner's state is, its place says
+
+    def elementwise(self, expr: str) -> bool:
+        # An index that leaves environments alone may still choose among agents.
+        return elementwise(expr) and all(
+            isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str)
+            for node in ast.walk(ast.parse(expr, mode="eval")) if isinstance(node, ast.Subscript))
 
 
 def _literal(expr: str) -> bool:

@@ -4,8 +4,10 @@ A `PlacedGraph` says for every name in which fragments it is computed, and lists
 fragment's part: the same loops and branches, its own ops and expressions, and `Send` and `Recv` where values cross.
 """
 
+import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 from msrl.errors import Span
@@ -14,8 +16,7 @@ from msrl.ir.graph import Call, For, Graph, If, Node, Pure, While, base, is_reso
 PARAMETERS = "parameters"
 """What a fragment has instead of components, if it keeps the parameters of all learners and applies their gradients."""
 
-
-Axis = Literal["env"]
+Axis = Literal["env", "agent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +28,26 @@ class Fragment:
     axis: Axis | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AgentAxis:
+    """What is divided by agent, and what of it can be computed for some of the agents alone; and which arguments of
+    actor and learner (positions) are to have all agents."""
+
+    names: Mapping[str, int] = field(default_factory=dict)  # the (first) dimension of those that are divided
+    alone: frozenset[str] = frozenset()
+    sees_all: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
 Kind = Literal["send", "broadcast", "scatter", "gather", "allgather", "allreduce"]
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
     """A name that is computed in `source` and needed in `target`. `dim` is the dimension its shards lie on, if it has
-    any: a gather joins on it, a scatter divides. Among the instances of one fragment, an allgather gives each the whole
-    of what all have a part of, and an allreduce is where learners agree. Where one place keeps their parameters, they
-    agree there: of `$learner`, a gather brings gradients to it and a broadcast takes parameters back."""
+    any, and `axis` whether these are of environments or of agents: a gather joins on it, a scatter divides. Among the
+    instances of one fragment, an allgather gives each the whole of what all have a part of, and an allreduce is where
+    learners agree. Where one place keeps their parameters, they agree there: of `$learner`, a gather brings gradients
+    to it and a broadcast takes parameters back."""
 
     value: str
     source: str
@@ -43,6 +55,7 @@ class Move:
     kind: Kind
     dim: int | None
     span: Span | None = field(default=None, compare=False)
+    axis: Axis = "env"
 
     @property
     def id(self) -> str:
@@ -60,10 +73,18 @@ class PlacedGraph:
     fragments: tuple[Fragment, ...]
     moves: tuple[Move, ...]
     computed: tuple[tuple[str, tuple[str, ...]], ...]  # name → the fragments that compute it
-    axes: tuple[tuple[str, int], ...]
+    axes: tuple[tuple[str, int], ...]  # by environment: name → dimension
+    agents: AgentAxis = AgentAxis()
+    wholes: tuple[tuple[str, str], ...] = ()  # (fragment over agents, a name of which it is sent the whole)
 
     def fragment(self, name: str) -> Fragment:
         return next(fragment for fragment in self.fragments if fragment.name == name)
+
+    def divided(self, fragment: str) -> dict[str, int]:
+        """The names of which an instance of the fragment has a part, with the dimension on which it was cut."""
+        if self.fragment(fragment).axis != "agent":
+            return dict(self.axes)
+        return {name: dim for name, dim in self.agents.names.items() if (fragment, name) not in self.wholes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +94,21 @@ class LocalProgram:
     results: tuple[str, ...]  # of the graph's results, those that live here
     parts: tuple[tuple[str, str, int], ...] = ()  # (name, of which whole value, on which dimension it was cut)
     batched: bool = False  # do the shards of an instance run as one batch?
+
+
+def whole_name(name: str) -> str:
+    """What an instance calls the whole of a name that it has a part of."""
+    return f"whole_{name}"
+
+
+def part_name(number: int, name: str) -> str:
+    """What it calls its part of a name that it has the whole of; `number` tells cuts of one program apart."""
+    return f"part_{number}_{name}"
+
+
+def same_form(name: str) -> str:
+    """The name of which this is the whole or a part, and which so has the same form."""
+    return re.sub(r"^(whole_|part_\d+_)", "", name)
 
 
 def restrict(node: Node, computed: Container[str]) -> Node:
@@ -85,13 +121,15 @@ def restrict(node: Node, computed: Container[str]) -> Node:
     return node
 
 
-def wanted_whole(node: Node, axes: Mapping[str, int], divided: Container[str]) -> tuple[str, ...]:
+def wanted_whole(node: Node, axes: Mapping[str, int], divided: Container[str],
+                 sees_all: Mapping[str, tuple[int, ...]] = MappingProxyType({})) -> tuple[str, ...]:
     """Of the names that are divided among shards, those that a node takes the whole of. `divided`: the components that
-    have a state per shard; an op of these takes its part."""
+    have a state per shard; an op of these takes its part, but for the arguments that it `sees_all` of."""
     match node:
         case Call(component=component):
             takes_part = component in divided or component in ("actor", "learner")
-            names = () if takes_part else (*node.args, *(value for _, value in node.kwargs))
+            names = tuple(node.args[at] for at in sees_all.get(component, ()) if at < len(node.args)) if takes_part \
+                else (*node.args, *(value for _, value in node.kwargs))
         case Pure(out=out):
             names = () if out in axes else tuple(value for _, value in node.inputs)
         case For() | While():

@@ -24,7 +24,8 @@ class _Writer:
 
     def source(self, instances: int) -> str:
         fragment = self.program.fragment
-        notes = [f"one of {instances}, each with its part of the environments"] if instances > 1 else []
+        parts = "agents" if fragment.axis == "agent" else "environments"
+        notes = [f"one of {instances}, each with its part of the {parts}"] if instances > 1 else []
         notes += ["its shards run as one batch"] if self.program.batched and fragment.axis else []
         which = f"  # {'; '.join(notes)}" if notes else ""
         lines = [f"def {fragment.name.replace('-', '_')}_fragment():{which}",

@@ -5,6 +5,7 @@ sends it; at the same place of their programs, the others receive it. All progra
 one order, the order of the loop, and cannot wait for one another in a circle.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from msrl.ir.axes import constants
@@ -17,12 +18,21 @@ from msrl.ir.graph import (
     Recv,
     Send,
     While,
-    base,
     calls,
     definitions,
     is_resource,
 )
-from msrl.ir.placed import PARAMETERS, LocalProgram, Move, PlacedGraph, restrict, wanted_at_end, wanted_whole
+from msrl.ir.placed import (
+    PARAMETERS,
+    LocalProgram,
+    Move,
+    PlacedGraph,
+    part_name,
+    restrict,
+    wanted_at_end,
+    wanted_whole,
+    whole_name,
+)
 
 
 def project(placed: PlacedGraph) -> dict[str, LocalProgram]:
@@ -34,14 +44,17 @@ class _Projection:
         self.placed, self.fragment = placed, fragment
         self.of = {c: f.name for f in placed.fragments for c in f.components}
         self.computed = {name for name, where in placed.computed if fragment in where}
-        self.axes = dict(placed.axes)
+        self.axes, by_env = placed.divided(fragment), dict(placed.axes)
         self.constants = constants(placed.graph)
-        self.replicated = placed.fragment(fragment).axis is not None
-        self.divided = {call.component for call in calls(placed.graph.nodes) if call.component != "learner"
-                        and any(name in self.axes for name in definitions(call))}
+        self.axis = placed.fragment(fragment).axis
+        self.replicated = self.axis is not None
+        self.sees_all: Mapping[str, tuple[int, ...]] = placed.agents.sees_all if self.axis == "agent" else {}
+        self.divided = {"actor", "learner"} if self.axis == "agent" else {
+            call.component for call in calls(placed.graph.nodes) if call.component != "learner"
+            and any(name in by_env for name in definitions(call))}
         # What learners sample stands one after the other; a rollout's sample has time first.
         self.of_learners = {call.component for call in calls(placed.graph.nodes)
-                            if call.method == "sample" and call.out and self.axes.get(call.out) == 0}
+                            if call.method == "sample" and call.out and by_env.get(call.out) == 0}
         self.cut: list[tuple[str, str, int]] = []  # as in LocalProgram.parts
         self.sent: dict[str, list[Move]] = {}
         self.received: dict[str, Move] = {}
@@ -71,7 +84,8 @@ class _Projection:
             mine = self.mine(node)
             if mine is not None:
                 if self.replicated:
-                    mine = self.shared_out(self.made_whole(mine, kept, here), kept)
+                    share_out = self.shared_by_agent if self.axis == "agent" else self.shared_out
+                    mine = share_out(self.made_whole(mine, kept, here), kept)
                 kept.append(mine)
             for name in definitions(node):
                 kept.extend(Send(move.id, name, move.span) for move in self.sent.get(name, ()))
@@ -85,17 +99,19 @@ class _Projection:
         for name in names:
             if name in self.gathered and name not in here:
                 move = self.gathered[name]
-                before += [Send(move.id, name, move.span), Recv(_whole(name), move.id, move.span)]
+                before += [Send(move.id, name, move.span), Recv(whole_name(name), move.id, move.span)]
                 here.add(name)
-        return {name: _whole(name) for name in names if name in self.gathered}
+        return {name: whole_name(name) for name in names if name in self.gathered}
 
     def made_whole(self, node: Node, before: list[Node], here: set[str]) -> Node:
-        to = self.gather(wanted_whole(node, self.axes, self.divided), before, here)
-        ends = [{name: _whole(name) for name in names if name in self.gathered}
+        to = self.gather(wanted_whole(node, self.axes, self.divided, self.sees_all), before, here)
+        ends = [{name: whole_name(name) for name in names if name in self.gathered}
                 for names in wanted_at_end(node, self.axes)]
         match node:
             case Call():
-                return replace(node, args=tuple(to.get(name, name) for name in node.args),
+                seen = self.sees_all.get(node.component)  # the same name may be seen whole here, and in part there
+                return replace(node, args=tuple(to.get(name, name) if seen is None or at in seen else name
+                                                for at, name in enumerate(node.args)),
                                kwargs=tuple((field, to.get(name, name)) for field, name in node.kwargs))
             case Pure():
                 return replace(node, inputs=tuple((local, to.get(name, name)) for local, name in node.inputs))
@@ -113,7 +129,7 @@ class _Projection:
         """A whole value that enters what is divided (a loop's name, an op per shard) is cut to the instance's part."""
 
         def part(name: str, dim: int, rows: bool = False) -> str:
-            out = f"{base(name)}_{dim}_part.{len(self.cut) + 1}"
+            out = part_name(len(self.cut) + 1, name)
             self.cut.append((out, name, dim))
             expr = f"part_(whole, {dim}, rows=True)" if rows else f"part_(whole, {dim})"
             before.append(Pure(out, expr, (("whole", name),), "train", node.span))
@@ -132,6 +148,35 @@ class _Projection:
                                 if c.phi and c.init and not is_resource(c.phi) and c.phi in self.axes
                                 and c.init not in self.axes else c for c in node.carries)
                 return replace(node, carries=carries)
+        return node
+
+    def shared_by_agent(self, node: Node, before: list[Node]) -> Node:
+        """The same where agents are divided: of what it was sent whole, an instance takes what belongs to its agents,
+        unless an actor or learner sees all. Shapes say where agents are in it, so it is cut by a name."""
+
+        def part(name: str, like: str) -> str:
+            out = part_name(len(self.cut) + 1, like)
+            self.cut.append((out, name, self.axes.get(like, names.get(like, 0))))
+            before.append(Pure(out, f"agents_part_(whole, {like!r})", (("whole", name),), "train", node.span))
+            return out
+
+        names = self.placed.agents.names
+        match node:
+            case Call(component=component) if component in self.divided:
+                seen = self.sees_all.get(component, ())
+                whole = {name: part(name, name) for name in dict.fromkeys(
+                    name for at, name in enumerate(node.args) if at not in seen)
+                    if name in names and name not in self.axes}
+                return replace(node, args=tuple(whole.get(name, name) if at not in seen else name
+                                                for at, name in enumerate(node.args)))
+            case Pure(out=out) if out in self.axes:
+                return replace(node, inputs=tuple(
+                    (local, part(name, name) if name in names and name not in self.axes else name)
+                    for local, name in node.inputs))
+            case For() | While():
+                return replace(node, carries=tuple(
+                    replace(c, init=part(c.init, c.phi)) if c.phi and c.init and c.phi in self.axes
+                    and c.init not in self.axes else c for c in node.carries))
         return node
 
     def mine(self, node: Node) -> Node | None:
@@ -156,7 +201,3 @@ class _Projection:
 
     def ends(self, node: Node) -> tuple[tuple[str, ...], ...]:
         return wanted_at_end(restrict(node, self.computed), self.axes) if self.replicated else ((), ())
-
-
-def _whole(name: str) -> str:
-    return f"whole_{name}"

@@ -7,6 +7,7 @@ the list of what the instances bring. Values are handed over without a copy, so 
 """
 
 from collections import deque
+from collections.abc import Mapping
 from threading import Condition
 from typing import Any
 
@@ -20,7 +21,8 @@ from msrl.runtime.store import Store
 
 
 class Exchange:
-    """All channels of a run. `sizes` gives, for each fragment, how many environments each of its instances has."""
+    """All channels of a run. `sizes` gives, for each fragment, how many environments each of its instances has; of one
+    that is replicated over agents, how many agents."""
 
     unordered = False  # first come, first served?
     devices_differ = False  # has every instance one of its own?
@@ -29,6 +31,7 @@ class Exchange:
     def __init__(self, moves: tuple[Move, ...], sizes: dict[str, tuple[int, ...]]):
         self.moves = {move.id: move for move in moves}
         self.sizes = sizes
+        self.agents: Mapping[str, tuple[int, ...]] = {}  # by name: the dimension of each leaf that agents lie on, or -1
         self.channels: dict[tuple[str, int, int], deque[Any]] = {}
         self.changed = Condition()
         self.news = 0  # how often there was something to look at
@@ -113,16 +116,22 @@ class Exchange:
         if move.kind != "scatter":
             return [value] * len(targets)
         cuts = np.cumsum(targets)[:-1]
-        assert move.dim is not None
 
-        def cut(x: Any) -> list[Any]:
-            if np.ndim(x) <= move.dim:  # the same number for all
+        def cut(x: Any, dim: int) -> list[Any]:
+            if dim < 0:  # the same for all
                 return [x] * len(targets)
-            return (np if isinstance(x, np.ndarray) else jnp).split(x, cuts, axis=move.dim)
+            return (np if isinstance(x, np.ndarray) else jnp).split(x, cuts, axis=dim)
 
         leaves, tree = jax.tree.flatten(value)
-        columns = [cut(leaf) for leaf in leaves]
+        columns = list(map(cut, leaves, self.dims(move, leaves)))
         return [jax.tree.unflatten(tree, [column[number] for column in columns]) for number in range(len(targets))]
+
+    def dims(self, move: Move, leaves: list[Any]) -> list[int]:
+        """The dimension on which each leaf of a value is cut or joined; -1 if it is not."""
+        if move.axis == "agent":
+            return list(self.agents.get(move.value) or [-1] * len(leaves))
+        assert move.dim is not None
+        return [move.dim if np.ndim(leaf) > move.dim else -1 for leaf in leaves]
 
     def sources(self, move: Move, target: int, only: int | None = None) -> list[int]:
         """Whom the target is to hear of: all who have something for it, or the one that it asks for."""
@@ -154,12 +163,11 @@ class Exchange:
         if move.dim is None or move.kind not in ("gather", "allgather") or len(parts) == 1:
             return parts[0]
 
-        def leaf(*xs: Any) -> Any:
-            if np.ndim(xs[0]) <= move.dim:
-                return xs[0]
-            return (np if isinstance(xs[0], np.ndarray) else jnp).concatenate(xs, axis=move.dim)
+        def leaf(dim: int, *xs: Any) -> Any:
+            return xs[0] if dim < 0 else (np if isinstance(xs[0], np.ndarray) else jnp).concatenate(xs, axis=dim)
 
-        return jax.tree.map(leaf, *parts)
+        tree, leaves = jax.tree.structure(parts[0]), [jax.tree.leaves(part) for part in parts]
+        return jax.tree.unflatten(tree, list(map(leaf, self.dims(move, leaves[0]), *leaves)))
 
 
 class Line:

@@ -52,7 +52,7 @@ def test_told_who_they_are_agents_may_differ():
 def test_rows_hold_one_advantage_per_agent_by_hand():
     agent, state = make()
     batch = rollout()
-    found = jax.jit(agent.learner.rows)(state.params, batch)
+    found = jax.jit(agent.learner.rows)(state.params, batch, batch)
     joint = np.float64(batch.obs).reshape(T, B, 6)
     value = forward(state.params["critic"], joint, np.tanh)
     next_value = forward(state.params["critic"], np.float64(batch.final_obs).reshape(T, B, 6), np.tanh)
@@ -68,7 +68,8 @@ def test_rows_hold_one_advantage_per_agent_by_hand():
 
 def test_loss_is_numpys():
     agent, state = make()
-    rows = jax.jit(agent.learner.rows)(state.params, rollout())
+    batch = rollout()
+    rows = jax.jit(agent.learner.rows)(state.params, batch, batch)
     rows = jax.tree.map(np.asarray, rows.replace(target=rows.target + 1))
     log_p = log_softmax(forward(state.params["actor"], np.float64(rows.own), np.tanh))
     log_prob = np.take_along_axis(log_p, np.asarray(rows.action)[..., None], -1)[..., 0]
@@ -90,3 +91,14 @@ def test_the_critic_sees_all_agents():
     before, after = (agent.learner.critic.apply(state.params["critic"], agent.learner.views.joint(x)) for x in
                      (obs, changed))
     assert before.shape == (1, N) and before[0, 0] != after[0, 0]
+
+
+def test_a_team_of_one_learns_from_its_own_and_sees_all():
+    agent, state = make(agent_shards=2, agent_id=True)
+    views, batch = agent.learner.views, rollout()
+    mine = jax.tree.map(lambda leaf: leaf[:, :, 1:] if leaf.ndim > 2 else leaf, batch)
+    rows = jax.jit(agent.learner.rows)(state.params, mine, batch)
+    assert views.own(mine.obs).shape == (T, B, 1, 3 + 1)  # the only one of its team
+    np.testing.assert_array_equal(rows.action, batch.action.reshape(-1, N)[:, 1:])
+    np.testing.assert_array_equal(rows.joint, batch.obs.reshape(-1, N * 3))
+    assert rows.advantage.shape == rows.value.shape == (T * B, 1)

@@ -22,8 +22,8 @@ BAD = {
     POSITIVE: (0, -1.0, math.inf, math.nan), NOT_NEGATIVE: (-1, math.inf, math.nan, "0.1"),
     WIDTHS: ((64, 0), (-1,), (2.0,), 64),
 }
-EVERY = {"total_steps": COUNT, "num_envs": COUNT, "shards": COUNT, "learner_shards": COUNT, "hidden": WIDTHS,
-         "gamma": PORTION}
+EVERY = {"total_steps": COUNT, "num_envs": COUNT, "shards": COUNT, "learner_shards": COUNT, "agent_shards": COUNT,
+         "hidden": WIDTHS, "gamma": PORTION}
 ROLLOUT = {**EVERY, "rollout": COUNT, "epochs": COUNT, "minibatches": COUNT, "learning_rate": NOT_NEGATIVE,
            "gae_lambda": PORTION, "clip": POSITIVE, "value_coef": NOT_NEGATIVE, "entropy_coef": NOT_NEGATIVE,
            "max_grad_norm": POSITIVE}

@@ -58,6 +58,7 @@ class Pickled:
                     if report.kind == "failed":
                         raise told(report, assignment.title)
                     worker.compile_seconds, worker.messages = report.compile_seconds, report.messages
+                    worker.at = report.at
                     if report.ledger is not None:
                         worker.exchange.ledger = report.ledger
                     if worker.strict:

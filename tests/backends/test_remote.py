@@ -22,6 +22,7 @@ from msrl.ir.placed import Move
 from msrl.pipeline import Deployment, compile, weights_sha256
 from tests.backends.stations import Pickled
 from tests.matrix.comparing import Outcome, assert_same, strict
+from tests.matrix.herds import HERDS, Herd
 from tests.matrix.loops import LOOPS
 from tests.matrix.toys import Corridor, HostCorridor
 
@@ -58,6 +59,23 @@ def test_an_environment_on_the_host():
     found = strict(away(LOOPS["Plain"], HostCorridor(), SPREAD[1], 2, strict=True, shards=2))
     assert wanted.reports and found.reports == wanted.reports
     assert_same(wanted.resources, found.resources)
+
+
+@pytest.mark.parametrize(("name", "distribution", "actors", "learners"), [
+    ("Herding", "environments", 1, 2), ("Remembering", "environments", 1, 2), ("Herding", SPREAD[0], 2, 1)])
+def test_agent_shards_give_the_interpreters_bits(name, distribution, actors, learners):
+    wanted = Outcome(*compile(HERDS[name], Herd(), strict=True, shards=2, agent_shards=2).interpret())
+    found = strict(away(HERDS[name], Herd(), distribution, actors, learners, strict=True, shards=2, agent_shards=2))
+    assert wanted.reports and found.reports == wanted.reports
+    assert_same(wanted.resources, found.resources)
+
+
+def test_looks_bring_what_all_agent_shards_have_learnt():
+    here = compile(HERDS["Herding"], Herd(), agent_shards=4)
+    there = away(HERDS["Herding"], Herd(), "environments", 1, 3, agent_shards=4)
+    wanted, found = ({update.env_steps: program.params()[0]["w"].tolist() for update in program.run()}
+                     for program in (here, there))
+    assert wanted == found and len(wanted) == 3
 
 
 @pytest.mark.parametrize(("distribution", "actors", "learners"), [

@@ -77,3 +77,21 @@ def test_more_actors_than_shards_is_refused_here_too(msrl):
     code, out, err = msrl("graph", f"{TINY}:Tiny", *SIZES, "--distribution", "single-learner-fine", "--actors", "5")
     assert (code, out) == (2, "")
     assert err.startswith("UsageError: 5 actors cannot share 4 shards.\n")
+
+
+def test_moves_by_agent_and_where_learners_agree(graph):
+    sizes = ("--env", "simple_spread", "--num-envs", "4", "--rollout", "8", "--total-steps", "64",
+             "--agent-shards", "3")
+    found = json.loads(graph("--distribution", "environments", "--learners", "3", "--format", "json",
+                             algorithm="mappo", sizes=sizes))
+    assert [(each["name"], each["instances"], each["axis"]) for each in found["fragments"]] == [
+        ("env", 1, None), ("learner", 3, "agent")]
+    moves = [(move["kind"], move["label"], move["dim"], move["when"]) for move in found["moves"]]
+    assert moves == [
+        ("scatter", "obs", 1, "once"), ("gather", "act.action", 1, "per step"), ("gather", "act.action", 1, "per step"),
+        ("gather", "act.log_prob", 1, "per step"), ("scatter", "obs", 1, "per step"),
+        ("broadcast", "batch", None, "per update"), ("send", "learner.learn", None, "per update"),
+        ("allreduce", "learner", None, "per update")]
+    assert found["moves"][-1]["bytes"] == 4 * 4  # the four metrics
+    assert "each with its part of the agents" in graph("--distribution", "environments", "--learners", "3",
+                                                       "--fragment", "learner", algorithm="mappo", sizes=sizes)

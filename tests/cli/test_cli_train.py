@@ -40,8 +40,8 @@ def test_the_run_folder(train):
     assert {path.name for path in folder.iterdir()} == FILES
     assert json.loads((folder / "result.json").read_text()) == result
     about = json.loads((folder / "config.json").read_text())
-    assert about["config"] == {"total_steps": 64, "num_envs": 4, "shards": 1, "learner_shards": 1, "noise": 0.25,
-                               "widths": [2, 3], "normalise": False, "steps": 8}
+    assert about["config"] == {"total_steps": 64, "num_envs": 4, "shards": 1, "learner_shards": 1, "agent_shards": 1,
+                               "noise": 0.25, "widths": [2, 3], "normalise": False, "steps": 8}
     assert (about["status"], about["seed"], about["seeds"], about["strict"]) == ("finished", 3, [3], False)
     assert (about["observation"], about["action"], about["agents"]) == ("Box(4,) of float32", "Discrete(2) of int32", 0)
     assert about["versions"].keys() == {"python", "jax", "jaxlib", "msrl"}

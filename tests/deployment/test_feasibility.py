@@ -46,7 +46,8 @@ def table(monkeypatch):
     (Deployment(FINE, "inline", 1), SETTING),
     (Deployment("on-device", learners=2), Setting("jax:CartPole-v1", True, 0, 8, 2, 2, devices=2)),
     (Deployment("on-device", "ray", learners=2, hosts=(Host("a"), Host("b"))), SETTING),
-    (Deployment("by-agent", learners=3), Setting("jax:simple_spread", True, 3, 8, 1)),
+    (Deployment("by-agent", learners=2), Setting("jax:simple_spread", True, 3, 8, 1, agent_shards=3)),
+    (Deployment("by-agent"), Setting("jax:simple_spread", True, 3, 8, 1)),
     (Deployment("whenever", max_lag=0, actors=2), SETTING),
 ])
 def test_possible(deployment, setting):
@@ -157,10 +158,19 @@ The distribution is replicated over agents, and this environment has one.
 Use an environment with several agents, like --env simple_spread, or --distribution single-learner-coarse, which is \
 replicated over environments.
 See docs/distributions.md."""),
-    "more instances than agents": (Deployment("by-agent", learners=4), Setting("jax:simple_spread", True, 3, 8, 1), """\
-3 agents cannot be divided among 4 instances.
-An agent is the unit of replication here, and each instance needs at least one.
-Use 3 or fewer.
+    "more learners than agents": (
+        Deployment("by-agent", learners=4), Setting("jax:simple_spread", True, 3, 8, 1, agent_shards=3), """\
+3 agent shards cannot be divided among 4 learners.
+An agent shard is the unit of replication here, and the algorithm says how many there are, as their number changes the \
+result.
+Use --learners 3 or fewer (jax:simple_spread has 3 agents).
+See docs/distributions.md."""),
+    "more learners than agent shards": (
+        Deployment("by-agent", learners=3), Setting("jax:simple_spread", True, 3, 8, 1), """\
+1 agent shard cannot be divided among 3 learners.
+An agent shard is the unit of replication here, and the algorithm says how many there are, as their number changes the \
+result.
+Use --learners 1, or --agent-shards 3 (jax:simple_spread has 3 agents).
 See docs/distributions.md."""),
     "too few devices": (Deployment("on-device", learners=2), SETTING, """\
 on-device with 2 instances needs 2 devices.

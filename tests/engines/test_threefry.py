@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from msrl.engines.ops import call_key, make_op, make_world, op_key, op_keys
+from msrl.engines.ops import call_key, make_op, op_key, op_keys
 from msrl.engines.threefry import threefry
+from msrl.engines.world import make_world
 from msrl.envs.cartpole import CartPole
 from tests.cli.tiny import Tiny
 

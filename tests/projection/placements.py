@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msrl import algorithms, distribution, envs
 from msrl.distribution.place import place
-from msrl.engines.ops import make_world
+from msrl.engines.world import make_world
 from msrl.envs.wrappers import EpisodeStats
 from msrl.frontend.lower import lower
 from msrl.ir.axes import find_axes

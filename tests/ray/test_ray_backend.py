@@ -20,6 +20,7 @@ from msrl.backends import ray_backend
 from msrl.errors import RunError, UsageError
 from msrl.pipeline import Deployment, compile, weights_sha256
 from tests.matrix.comparing import assert_same
+from tests.matrix.herds import Herd, Herding
 from tests.matrix.loops import LOOPS
 from tests.matrix.toys import Corridor
 from tests.ray.breaking import Breaks, collapse, die
@@ -66,6 +67,16 @@ def test_ppo_has_the_bits_of_one_process(deployment):
     assert found[-1].env_steps == wanted[-1].env_steps == 48
     assert weights_sha256(there.params()) == weights_sha256(here.params())
     assert_same(here.resources, there.resources)
+
+
+def test_agent_shards_have_the_bits_of_one_process():
+    settings = dict(strict=True, shards=2, agent_shards=4)
+    here = compile(Herding, Herd(), **settings)
+    there = compile(Herding, Herd(), deployment=Deployment("environments", "ray", learners=3), **settings)
+    wanted, found = list(here.run()), list(there.run())
+    assert wanted[0].metrics and found[0].metrics == wanted[0].metrics
+    assert weights_sha256(there.params()) == weights_sha256(here.params())
+    assert there.evaluate(2)[0].returns.tolist() == here.evaluate(2)[0].returns.tolist()
 
 
 def test_fast_learners_of_several_processes_are_one_program():

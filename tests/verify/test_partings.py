@@ -82,7 +82,8 @@ def test_a_decision_that_only_one_fragment_takes(monkeypatch):
 def test_where_nothing_is_broken_no_parting_is_found(name, learners):
     """A call has the same name and the same checksums wherever it runs."""
     verifier = Verifier(compile(LOOPS[name], Corridor(), strict=True, shards=2, learner_shards=learners))
-    chosen = cases(usual_distributions(learners, traceable=True), ["inline"], [2], 2, learners)
+    config = verifier.program.trainer.config
+    chosen = cases(usual_distributions(config, traceable=True), ["inline"], [2], config)
     assert len(chosen) == {1: 3, 2: 5}[learners]
     assert [verifier.parting(case) for case in chosen] == [None] * len(chosen)
     assert len(verifier.witness.entries) > 10
