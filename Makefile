@@ -26,6 +26,7 @@ verify: .venv/dev  ## the same bits under every synchronous distribution, backen
 	  for each in ppo:CartPole-v1 dqn:CartPole-v1 sac:Pendulum-v1 mappo:simple_spread a2c:CartPole-v1; do \
 	    $(BIN)/msrl verify $${each%%:*} --env $${each#*:} --learner-shards $$learners --instances 1 2 4; echo; \
 	  done; done
+	$(BIN)/msrl verify mappo --env simple_spread --agent-shards 3 --instances 1 2 3
 
 learn: .venv/dev  ## the learning bars, three seeds each, in one place and spread out (some hours on two cores)
 	$(BIN)/python -m benchmarks.learn --spread local async coarse fine multi
