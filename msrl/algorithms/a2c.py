@@ -12,48 +12,17 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-from msrl.algorithms.actor_critic import ActorCritic, OneStepLearner
-from msrl.api import Config
-from msrl.api.ranges import Count, NotNegative, Portion, Positive, Widths
+from msrl.algorithms.actor_critic import ActorCritic, OneStepConfig, OneStepLearner
+from msrl.api.ranges import Count, Portion
 from msrl.rl import gae
 
 
 @dataclass(frozen=True)
-class A2CConfig(Config):
-    total_steps: Count = 500_000
-    """Environment steps to train for."""
-    num_envs: Count = 32
-    """Environments that step side by side."""
+class A2CConfig(OneStepConfig):
     rollout: Count = 8
     """Steps of each environment between two updates: how many rewards a return has at most."""
-    hidden: Widths = (64, 64)
-    """Widths of the hidden layers, in both networks."""
-    learning_rate: NotNegative = 4e-3
-    """Step size of RMSProp. High, because losses are means; with fewer environments, take less."""
-    anneal: bool = True
-    """Whether the learning rate falls to 0 over the training."""
-    decay: Portion = 0.99
-    """How much of the mean square of the gradients RMSProp keeps at each update."""
-    epsilon: NotNegative = 1e-5
-    """What RMSProp adds to that mean square, so that small gradients take small steps."""
-    gamma: Portion = 0.99
-    """Discount per step."""
     gae_lambda: Portion = 1.0
     """How far advantages look ahead within a rollout: 0 is one step, 1 all of it, as in the paper."""
-    value_coef: NotNegative = 0.5
-    """Weight of the value loss."""
-    entropy_coef: NotNegative = 0.01
-    """Weight of the entropy bonus."""
-    max_grad_norm: Positive = 0.5
-    """Norm to which the gradients of each network are cut."""
-    normalise_obs: bool = False
-    """Whether observations are brought to mean 0 and variance 1, as seen so far."""
-    normalise_reward: bool = False
-    """Whether rewards are divided by the standard deviation of the discounted return, as seen so far."""
-
-    @property
-    def updates(self) -> int:
-        return max(1, self.total_steps // (self.num_envs * self.rollout))
 
 
 def a2c_loss(params, batch, *, policy, critic, config):

@@ -7,6 +7,7 @@ In: the specification of an environment; a configuration with `hidden`, `rollout
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,9 +17,48 @@ import optax
 
 from msrl.algorithms.networks import Network, Policy, clip_each
 from msrl.algorithms.requirements import bounded, require_action, require_one_agent
-from msrl.api import Actor, Agent, Box, Discrete, EnvSpec, Learner, LearnerState, MultiDiscrete, Record, Trainer
+from msrl.api import Actor, Agent, Box, Config, Discrete, EnvSpec, Learner, LearnerState, MultiDiscrete, Record, Trainer
+from msrl.api.ranges import Count, NotNegative, Portion, Positive, Widths
 from msrl.buffers import Rollout
 from msrl.envs.wrappers import NormaliseObs, NormaliseReward, ScaleActions
+
+
+@dataclass(frozen=True)
+class OneStepConfig(Config):
+    """Of an algorithm that takes one step of RMSProp on each rollout."""
+
+    total_steps: Count = 500_000
+    """Environment steps to train for."""
+    num_envs: Count = 32
+    """Environments that step side by side."""
+    rollout: Count = 8
+    """Steps of each environment between two updates."""
+    hidden: Widths = (64, 64)
+    """Widths of the hidden layers, in both networks."""
+    learning_rate: NotNegative = 4e-3
+    """Step size of RMSProp. High, because losses are means; with fewer environments, take less."""
+    anneal: bool = True
+    """Whether the learning rate falls to 0 over the training."""
+    decay: Portion = 0.99
+    """How much of the mean square of the gradients RMSProp keeps at each update."""
+    epsilon: NotNegative = 1e-5
+    """What RMSProp adds to that mean square, so that small gradients take small steps."""
+    gamma: Portion = 0.99
+    """Discount per step."""
+    value_coef: NotNegative = 0.5
+    """Weight of the value loss."""
+    entropy_coef: NotNegative = 0.01
+    """Weight of the entropy bonus."""
+    max_grad_norm: Positive = 0.5
+    """Norm to which the gradients of each network are cut."""
+    normalise_obs: bool = False
+    """Whether observations are brought to mean 0 and variance 1, as seen so far."""
+    normalise_reward: bool = False
+    """Whether rewards are divided by the standard deviation of the discounted return, as seen so far."""
+
+    @property
+    def updates(self) -> int:
+        return max(1, self.total_steps // (self.num_envs * self.rollout))
 
 
 class PolicyActor(Actor):

@@ -18,9 +18,9 @@ def balanced(accounts):
 @pytest.mark.parametrize("deployment", [
     Deployment(), Deployment(COARSE, "inline", 2), Deployment(COARSE, "threads", 3),
     Deployment("single-learner-fine", "threads", 2), Deployment("multi-learner", "inline", learners=2),
-    Deployment("device-only", "inline"), Deployment("central", "inline", learners=2), Deployment(CENTRAL, "inline", learners=2),
-    Deployment(CENTRAL, "threads", learners=4, max_lag=3), Deployment(ASYNC, "inline", 2),
-    Deployment(ASYNC, "threads", 4, max_lag=1),
+    Deployment("device-only", "inline"), Deployment("central", "inline", learners=2),
+    Deployment(CENTRAL, "inline", learners=2), Deployment(CENTRAL, "threads", learners=4, max_lag=3),
+    Deployment(ASYNC, "inline", 2), Deployment(ASYNC, "threads", 4, max_lag=1),
 ], ids=lambda d: f"{d.distribution}-{d.backend}")
 def test_steps_are_produced_trained_on_dropped_or_in_flight(deployment):
     program = compile("impala", "CartPole-v1", deployment=deployment, learner_shards=deployment.learners, **TINY)
@@ -37,8 +37,8 @@ def test_steps_are_produced_trained_on_dropped_or_in_flight(deployment):
 
 
 def test_a_step_of_all_agents_is_one_step():
-    program = compile("mappo", "simple_spread", deployment=Deployment("environments", "threads", learners=3), num_envs=2,
-                      agent_shards=3, rollout=4, total_steps=32, hidden=(4,), epochs=1, minibatches=1)
+    program = compile("mappo", "simple_spread", deployment=Deployment("environments", "threads", learners=3),
+                      num_envs=2, agent_shards=3, rollout=4, total_steps=32, hidden=(4,), epochs=1, minibatches=1)
     updates = list(program.run())
     assert all(balanced(update.accounts) for update in updates)
     assert updates[-1].accounts == {"produced": 32, "trained": 32, "dropped": {}, "in_flight": 0}
