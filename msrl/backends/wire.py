@@ -141,7 +141,7 @@ class RemoteExchange(Exchange):
         """The messages of one value, each with the instances that it is for."""
         kinds, leaves = pack(value)
         form = jax.tree.structure(value)
-        tree = None if form == self.trees[move.id] and not move.agrees else tree_bytes(form)
+        tree = None if not move.agrees and form == self.trees[move.id] else tree_bytes(form)
         number = self.sent[move.id, only] = self.sent.get((move.id, only), 0) + 1
         targets = [target for target in range(len(self.sizes[move.target]))
                    if self.joined(move, source, target) and only in (None, target)]

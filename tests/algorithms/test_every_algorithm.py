@@ -60,6 +60,11 @@ def worth(space):
     return lambda a: 1 - jnp.abs(a - 0.5).mean(-1), 0.5
 
 
+def learn_from(learner, state, key, batch):
+    """Where all agents are in one shard, what a learner wants of all of them is the batch."""
+    return learner.learn(state, key, batch, *[batch] * len(learner.sees_all))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_learn_keeps_the_form_of_its_state(case):
     name, spec, fields = CASES[case]
@@ -69,7 +74,7 @@ def test_learn_keeps_the_form_of_its_state(case):
     def forms():
         state = agent.learner.init(key)
         batch = one_step(name, agent, spec, agent.learner.weights(state), key, worth(spec.action)[0])
-        return state, *agent.learner.learn(state, key, batch)
+        return state, *learn_from(agent.learner, state, key, batch)
 
     before, after, metrics = jax.eval_shape(forms)
     assert jax.tree.structure(before) == jax.tree.structure(after)
@@ -90,7 +95,7 @@ def test_the_best_action_is_found(case):
     def step(state, key):
         act, learn = jax.random.split(key)
         batch = one_step(name, agent, spec, agent.learner.weights(state), act, reward)
-        return agent.learner.learn(state, learn, batch)
+        return learn_from(agent.learner, state, learn, batch)
 
     state = some_state(agent, spread=0.1)
     count = 400 if name == "sac" else 60

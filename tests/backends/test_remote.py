@@ -354,7 +354,7 @@ def test_an_agreement_takes_any_tree_from_each_and_asks_oneself_directly():
         learner(instance).send(AGREE.id, instance, brought)
         last.deliver(posted[-1][2])
     assert last.ready(AGREE.id, 2)
-    found = last.receive(AGREE.id, 2)
+    found = [one for part in last.receive(AGREE.id, 2) for one in part]
     assert [type(one) for one in found] == [Record, tuple, Record, list]
     assert (found[0].loss, found[1], found[2].loss, found[3][0], found[3][1].tolist()) == (1, (2,), 3, 4, [0, 1])
     assert isinstance(found[1][0], jax.Array) and not last.ready(AGREE.id, 2)
