@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 CACHE_BYTES = 400 * 2**20
+SLOW = ("test_ray_backend.py", "test_devices.py", "test_remote.py", "test_agents.py", "test_cluster.py",
+        "test_accounts.py", "test_placements.py", "test_algorithms.py", "test_sanity.py", "test_docs.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,6 +30,12 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take minutes go first, so that no process is left with one of them at the end."""
+    items.sort(key=lambda item: not str(item.path).endswith(SLOW))
 
 
 def keep_small(folder: Path) -> None:

@@ -66,7 +66,7 @@ for name in names:
 
 
 @pytest.mark.parametrize("names, devices, shards", [
-    ("Plain,While,Branches,Counters,Rows,Helpers,Components,Rated", 2, 4),
+    ("Plain,Branches,Counters,Components,Rated", 2, 4),
     ("ppo", 4, 8),
     ("ppo", 8, 8),
 ])

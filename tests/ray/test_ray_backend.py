@@ -19,7 +19,7 @@ import ray
 from msrl.backends import ray_backend
 from msrl.errors import RunError, UsageError
 from msrl.pipeline import Deployment, compile, weights_sha256
-from tests.matrix.comparing import assert_same
+from tests.matrix.comparing import Outcome, assert_same, strict
 from tests.matrix.herds import Herd, Herding
 from tests.matrix.loops import LOOPS
 from tests.matrix.toys import Corridor
@@ -54,10 +54,18 @@ def hosts_of_workers() -> list[psutil.Process]:
 # -- same result -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("deployment", [
-    COARSE, Deployment("single-learner-fine", "ray", actors=2), Deployment("multi-learner", "ray", learners=2),
-    Deployment("central", "ray", learners=2)],
-    ids=lambda deployment: deployment.distribution)
+@pytest.mark.parametrize("deployment", [Deployment("single-learner-fine", "ray", actors=2),
+                                        Deployment("central", "ray", learners=2)], ids=lambda d: d.distribution)
+def test_a_loop_has_the_bits_of_the_interpreter(deployment):
+    settings = dict(strict=True, shards=2, learner_shards=deployment.learners)
+    wanted = Outcome(*compile(LOOPS["Counters"], Corridor(), **settings).interpret())
+    found = strict(compile(LOOPS["Counters"], Corridor(), deployment=deployment, **settings))
+    assert wanted.reports and found.reports == wanted.reports
+    assert_same(wanted.resources, found.resources)
+
+
+@pytest.mark.parametrize("deployment", [COARSE, Deployment("multi-learner", "ray", learners=2)],
+                         ids=lambda deployment: deployment.distribution)
 def test_ppo_has_the_bits_of_one_process(deployment):
     settings = PPO | ({"learner_shards": 2} if deployment.learners > 1 else {})
     here = compile("ppo", "CartPole-v1", strict=True, deployment=deployment.replace(backend="inline"), **settings)
