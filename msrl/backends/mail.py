@@ -27,14 +27,14 @@ class Mailbox:
         self.listener = Listener((host, 0), backlog=64, authkey=key)
         self.address: Address = self.listener.address  # type: ignore[assignment]
         self.lines: dict[Address, tuple[Connection, Lock]] = {}
-        Thread(target=self._listen, name="mailbox", daemon=True).start()
+        self.closed = False
+        self.listening = Thread(target=self._listen, name="mailbox", daemon=True)
+        self.listening.start()
 
     def _listen(self) -> None:
-        while True:
+        while not self.closed:
             try:
                 line = self.listener.accept()
-            except OSError:  # closed
-                return
             except Exception:  # a stranger, or one who hung up
                 continue
             Thread(target=self._read, args=(line,), name="mail", daemon=True).start()
@@ -55,6 +55,10 @@ class Mailbox:
                     line.send_bytes(content)
 
     def close(self) -> None:
+        self.closed = True
+        with contextlib.suppress(Exception):  # a caller ends the wait for one, which closing alone does not
+            Client(self.address, authkey=self.key).close()
+        self.listening.join()
         self.listener.close()
         for line, _ in self.lines.values():
             line.close()
