@@ -18,6 +18,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--updates", type=int, default=2, help="updates per round and program")
     options = parser.parse_args()
+    if options.rounds > 198:
+        parser.error("at most 198 rounds: a run lets the host look 200 times, and each round takes a look")
     settings = Settings(updates=(options.rounds + 2) * options.updates)
     steps = settings.envs * settings.rollout
 
