@@ -150,7 +150,7 @@ class RemoteExchange(Exchange):
             for target in targets:
                 # A part is a view of the whole, and pickling one would take the whole along.
                 mine = [np.ascontiguousarray(x) if isinstance(x, np.ndarray) and x.ndim else x for x in parts[target]]
-                yield [target], Message(move.id, source, number, (kinds, mine), version=self.version)
+                yield [target], Message(move.id, source, number, (kinds, mine), tree, version=self.version)
         elif targets:
             yield targets, Message(move.id, source, number, (kinds, leaves), tree, steps, self.version)
 
