@@ -22,7 +22,7 @@ from msrl import algorithms, envs
 from msrl import distribution as distributions
 from msrl.api import Config, Env, Trainer
 from msrl.backends.eager import Eager
-from msrl.backends.together import Together, joined, stacked
+from msrl.backends.learnt import Learnt, joined, stacked
 from msrl.backends.worker import Worker, leader
 from msrl.backends.workers import make_backend, make_workers
 from msrl.deployment import Deployment
@@ -45,8 +45,7 @@ from msrl.ir.placed import AgentAxis
 from msrl.ir.verify import verify
 from msrl.passes import chosen
 from msrl.passes.overlap import overlap
-from msrl.projection.project import project
-from msrl.projection.verify import verify_placed, verify_programs
+from msrl.projection.verify import verify_placed
 from msrl.runtime.ledger import Ledger
 
 
@@ -106,7 +105,6 @@ class Program:
         agents = AgentAxis(self.ops.agents.spread(), self.ops.agents.divisible(), self.ops.seen_whole)
         self.placed = place(self.graph, fragments, self.ops.axes, agents)
         verify_placed(self.placed)
-        verify_programs(project(self.placed), self.placed.moves)
         learners, devices = deployment.learners, 1
         if policy.device_each and not self.strict:  # strict mode runs the shards one by one, as it does everywhere
             learners, devices = 1, deployment.learners
@@ -145,7 +143,7 @@ class Program:
         seen = np.zeros(3)
         steps: dict[Worker, tuple[int, np.ndarray]] = {}  # of each worker with environments
         states: dict[Worker, list[Any]] = {}
-        together = Together(self.learners, self.strict)
+        learnt = Learnt(self.learners, self.strict)
         for worker, look in self.backend.run():
             if "$env" in look:
                 count = int(np.max(np.asarray(look.get("#env.step", 0)))) * worker.ops.world.num_envs
@@ -154,15 +152,15 @@ class Program:
                 now = worker is self.lead and not self.learners
                 states[worker] = look["$env"] if now else jax.tree.map(_copy, look["$env"])
             if worker in self.learners:
-                together.add(worker, look)
+                learnt.add(worker, look)
             if worker is self.lead:
                 self.resources = look
                 update = self._update(steps, states, seen)
                 if not self.learners:
                     yield update
                     continue
-                together.wait(worker.at, (update, self.shard_states))
-            for (update, self.shard_states), self.resources in together.ready():
+                learnt.wait(worker.at, (update, self.shard_states))
+            for (update, self.shard_states), self.resources in learnt.ready():
                 yield update
         if len(self.workers) == 1:
             return  # its last look was the end
@@ -193,7 +191,7 @@ class Program:
     def accounts(self) -> dict[str, Any]:
         """What became of the environment steps, as far as they have reached the learner."""
         exchange = self.lead.exchange
-        if exchange.lead is None and (exchange.store is None or exchange.store.together):
+        if exchange.lead is None and (exchange.store is None or exchange.store.lockstep):
             # Where steps are made, they are learnt from.
             return Ledger(self.env_steps, self.env_steps).asdict()
         with exchange.changed:

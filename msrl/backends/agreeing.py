@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from msrl.api import Config
 from msrl.engines.blame import blame
 from msrl.engines.cut import Cut
 from msrl.engines.group import GroupOfProcesses
@@ -22,11 +23,21 @@ from msrl.engines.reference import Agreement, Reference
 from msrl.errors import RunError
 from msrl.ir.graph import Call
 from msrl.ir.interp import Names
+from msrl.ir.placed import Fragment
+from msrl.runtime.channels import Exchange
 
 if TYPE_CHECKING:
     from msrl.backends.worker import Worker
 
 MEAN, END = -1, -2  # in place of a site's number: they agree on a mean, or on what their op returns
+
+
+def may_group(fragment: Fragment, exchange: Exchange, config: Config, strict: bool, root: jax.Array) -> bool:
+    """Can the learners of a fragment's instances be one program, if there are devices for it? They can if they agree
+    among themselves, in equal numbers, in one run. Strict mode cuts them at every gradient instead."""
+    instances = len(exchange.sizes[fragment.name])
+    return "learner" in fragment.components and fragment.axis == "env" and instances > 1 and exchange.store is None \
+        and config.learner_shards % instances == 0 and not strict and root.ndim == 0
 
 
 def learn(worker: "Worker", node: Call, names: Names) -> Iterator[None]:
@@ -69,7 +80,7 @@ def exchanged(worker: "Worker", node: Call, names: Names) -> Generator[None, Non
     steps = machine.learn(tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads),
                           worker.ops.dims(node), worker.ops.agent_dims(node))
     (bring, take), reached = worker.exchange.among[node.writes[0]], None
-    served, learnt_from = bring != take, 0 if worker.exchange.together else worker.count_steps(names)
+    served, learnt_from = bring != take, 0 if worker.exchange.lockstep else worker.count_steps(names)
     while True:
         with blame(node, RunError):
             try:
@@ -95,7 +106,7 @@ def request(worker: "Worker", bring: str, agreement: Agreement, steps: int) -> t
         return MEAN if meeting else END, steps, [], [], agreement.brought
     held = worker.pulled.get((bring, meeting.site.number))
     same = held is not None and all(mine is theirs for mine, theirs in zip(meeting.state, held, strict=True))
-    if held is not None and not same and not worker.exchange.together:
+    if held is not None and not same and not worker.exchange.lockstep:
         raise RunError("The parameters are not those that were taken from where they are kept.",
                        why="Learners that do not wait for one another share one set of parameters, which only "
                            "`self.apply_gradients(...)` changes. This learner changed them, or the optimiser's state, "
@@ -106,7 +117,7 @@ def request(worker: "Worker", bring: str, agreement: Agreement, steps: int) -> t
 
 
 def serve(worker: "Worker", node: Call) -> Iterator[None]:
-    """Answers learners until their op is over: all together, or the one that this worker talks to. Yields while it
+    """Answers learners until their op is over: all at once, or the one that this worker talks to. Yields while it
     waits for them."""
     exchange, store = worker.exchange, worker.exchange.store
     assert store is not None
@@ -116,15 +127,15 @@ def serve(worker: "Worker", node: Call) -> Iterator[None]:
         while not exchange.ready(bring, 0):
             yield None
         requests = exchange.receive(bring, 0)
-        first, learner = what is None, 0 if store.together else worker.instance
+        first, learner = what is None, 0 if store.lockstep else worker.instance
         what, steps, others, state, _ = requests[0]
         brought = [one for request in requests for one in request[-1]]
         with blame(node, RunError):
-            if first and not store.together:
+            if first and not store.lockstep:
                 store.begin(steps)
             if what == END:
                 answer: Any = settled(brought)
-                if not store.together:
+                if not store.lockstep:
                     store.end(learner, steps)
             else:
                 answer = mean(brought)

@@ -23,6 +23,7 @@ from ray.exceptions import RayActorError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from msrl.backends.agreeing import may_group
 from msrl.backends.mail import Address, Mailbox
 from msrl.backends.remote import Assignment, RemoteLook, Report, Station, environment, failure, told
 from msrl.backends.wire import Message
@@ -172,7 +173,8 @@ class RayBackend:
     def _seats(self, places: list[Where]) -> dict[int, Seat]:
         """By worker, where learners of several processes can form one group of JAX's: if all have equal numbers of
         learners, and find one another by their hosts' names, as JAX's collectives on CPUs do."""
-        members = [number for number, worker in enumerate(self.workers) if can_group(worker)]
+        members = [number for number, worker in enumerate(self.workers) if may_group(
+            worker.program.fragment, worker.exchange, worker.ops.world.config, worker.strict, worker.root)]
         if len(members) < 2:
             return {}
         found = [places[number] for number in members]
@@ -202,13 +204,6 @@ class RayBackend:
             raise RunError(f"The worker of {self.assignments[number].title} died.",
                            why="Its process ended or its host was lost, and the others cannot go on without it.",
                            instead="See Ray's logs for its last words; often it ran out of memory.") from died
-
-
-def can_group(worker: Worker) -> bool:
-    """Does its learner agree with others directly and on every gradient, in fast mode? Strict mode cuts it there."""
-    config, instances = worker.ops.world.config, len(worker.exchange.sizes[worker.program.fragment.name])
-    return worker.leads and not worker.strict and worker.seeds is None and worker.exchange.store is None \
-        and instances > 1 and config.learner_shards % instances == 0
 
 
 def join_cluster(address: str | None, workers: int) -> bool:

@@ -60,7 +60,7 @@ class Assignment:
     sizes: dict[str, tuple[int, ...]]  # as in Exchange
     lead_move: str | None  # as Exchange.lead
     unordered: bool  # the same goes for these
-    together: bool
+    lockstep: bool
     max_lag: int | None
     instance: int
     shards: range  # of the environments; of a fragment over agents, of the agents
@@ -106,7 +106,7 @@ def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: En
     lead = leader(workers)
     return [Assignment(
         files, world, graph, show_local(worker.program), placed.moves, placed.divided(worker.program.fragment.name),
-        worker.exchange.sizes, worker.exchange.lead, worker.exchange.unordered, worker.exchange.together,
+        worker.exchange.sizes, worker.exchange.lead, worker.exchange.unordered, worker.exchange.lockstep,
         worker.exchange.max_lag, worker.instance, worker.shards, seed, seeds, worker is lead,
         worker.ops.devices.mesh.size if worker.ops.devices else 1,
         surroundings.record() if worker.strict else None)
@@ -183,10 +183,10 @@ def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
         exchange: RemoteExchange = RemoteUnordered(*ends, assignment.lead_move, assignment.max_lag)
     else:
         exchange = RemoteExchange(*ends)
-    exchange.lead, exchange.together = assignment.lead_move, assignment.together
+    exchange.lead, exchange.lockstep = assignment.lead_move, assignment.lockstep
     exchange.agents = ops.agents.found
     if PARAMETERS in program.fragment.components:
-        exchange.store = Store(exchange.ledger, exchange.changed, assignment.together, assignment.max_lag)
+        exchange.store = Store(exchange.ledger, exchange.changed, assignment.lockstep, assignment.max_lag)
     keys = [jax.random.key(assignment.seed + number) for number in range(assignment.seeds)]
     root = jax.numpy.stack(keys) if len(keys) > 1 else keys[0]
     worker = make_worker(program, assignment.instance, local, mine, root, assignment.record is not None, exchange)
@@ -230,7 +230,7 @@ class Station:
         assert isinstance(self.worker.exchange, RemoteExchange)
         self.exchange = self.worker.exchange
         # Accounts are kept where steps are learnt from: by the one that leads, or where the parameters are.
-        self.accounts = self.lead if self.exchange.together else self.exchange.store is not None
+        self.accounts = self.lead if self.exchange.lockstep else self.exchange.store is not None
         self.deliver = self.exchange.deliver
         self.thread = Thread(target=self._work, name=assignment.title, daemon=True)
 

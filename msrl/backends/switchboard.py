@@ -37,5 +37,5 @@ class Switchboard(Worker):
 
 def make_worker(program: LocalProgram, instance: int, shapes: Shapes, ops: Ops, root: jax.Array, strict: bool,
                 exchange: Exchange) -> Worker:
-    alone = PARAMETERS in program.fragment.components and not exchange.together
+    alone = PARAMETERS in program.fragment.components and not exchange.lockstep
     return (Switchboard if alone else Worker)(program, instance, shapes, ops, root, strict, exchange)

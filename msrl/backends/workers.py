@@ -9,7 +9,8 @@ from typing import Any
 
 import jax
 
-from msrl.api import Config, Env, Trainer
+from msrl.api import Env, Trainer
+from msrl.backends.agreeing import may_group
 from msrl.backends.inline import Inline
 from msrl.backends.remote import assign
 from msrl.backends.switchboard import make_worker
@@ -58,16 +59,19 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
     sizes = {name: tuple(len(run) * each[name] for run in mine) for name, mine in runs.items()}
     served = any(PARAMETERS in fragment.components for fragment in placed.fragments)
     workers, programs = [], project(placed)
+    verify_programs(programs, placed.moves)
     if unordered and not served:
         exchange: Exchange = UnorderedExchange(placed.moves, sizes, max_lag)
     else:
         exchange = Exchange(placed.moves, sizes)
     if served:
-        exchange.together, exchange.max_lag = not unordered, max_lag
-        exchange.store = Store(exchange.ledger, exchange.changed, exchange.together, max_lag)
+        exchange.lockstep, exchange.max_lag = not unordered, max_lag
+        exchange.store = Store(exchange.ledger, exchange.changed, exchange.lockstep, max_lag)
     exchange.agents = ops.agents.found
     exchange.lead = leading_move(programs, exchange.moves, unordered and not served)
-    group = Group(ops, jax.local_devices()[:learners]) if can_group(placed, sizes, world.config, strict) else None
+    grouped = [f.name for f in placed.fragments if may_group(f, exchange, world.config, strict, root)]
+    enough = jax.local_device_count() >= learners and threads_suffice(learners)
+    group = Group(ops, jax.local_devices()[:learners]) if grouped and enough else None
     exchange.devices_differ = group is not None
     if "coalesce-moves" in on and not unordered:  # there, what arrives first is part of the meaning
         programs = coalesce_moves(programs, exchange.moves)
@@ -83,17 +87,11 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
             program = fuse_stretches(program, partial(compilable, ops, exchange), shapes.tabular)
         for instance, run in enumerate(runs[name]):
             mine, local = part_of(ops, shapes, program.fragment, placed.divided(name), run)
-            key = jax.device_put(root, group.devices[instance]) if group else root  # where it computes
+            shared = group if name in grouped else None
+            key = jax.device_put(root, shared.devices[instance]) if shared else root  # where it computes
             workers.append(make_worker(program, instance, local, mine, key, strict, exchange))
-            workers[-1].group = group
+            workers[-1].group = shared
     return workers
-
-
-def can_group(placed: PlacedGraph, sizes: dict[str, tuple[int, ...]], config: Config, strict: bool) -> bool:
-    """Can learners that agree among themselves be one program, each with a device of its own? Strict mode cuts them."""
-    instances = max((len(sizes[move.source]) for move in placed.moves if move.kind == "allreduce"), default=1)
-    return not strict and instances > 1 and config.learner_shards % instances == 0 \
-        and jax.local_device_count() >= instances and threads_suffice(instances)
 
 
 def compilable(ops: Ops, exchange: Exchange, node: Node) -> bool:

@@ -4,7 +4,7 @@ import sys
 import time
 
 from msrl import distribution as distributions
-from msrl.backends.together import stacked
+from msrl.backends.learnt import stacked
 from msrl.cli.options import VERIFY, Given, VerifyOptions, read_with_algorithm
 from msrl.comparing import distance
 from msrl.deployment import BACKENDS, nearest

@@ -83,7 +83,7 @@ class Group:
 
 class GroupOfProcesses(Group):
     def __init__(self, ops: Ops):
-        super().__init__(ops, jax.devices())
+        super().__init__(ops, devices_of_all(ops.world.config.learner_shards))
         self.held: dict[int, tuple[Any, jax.Array]] = {}  # by identity: an array of this process → that of all
 
     def learn(self, node: Call, parts: list[tuple[jax.Array, tuple, tuple]], compiled: Compiled) -> list[Any]:
@@ -107,6 +107,15 @@ class GroupOfProcesses(Group):
         if isinstance(x, jax.Array) and jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
             return jax.random.wrap_key_data(self.put(jax.random.key_data(x), where), impl=jax.random.key_impl(x))
         return jax.make_array_from_process_local_data(NamedSharding(self.mesh, where), np.asarray(x))
+
+
+def devices_of_all(learners: int) -> list[Any]:
+    """The devices of all processes: of each as many as its part of the learners can be divided among evenly."""
+    found = [[device for device in jax.devices() if device.process_index == number]
+             for number in range(jax.process_count())]
+    count = max(count for count in range(1, min(map(len, found)) + 1)
+                if learners // len(found) % count == 0 and (count == 1 or threads_suffice(count)))
+    return [device for devices in found for device in devices[:count]]
 
 
 def spec(dim: int) -> PartitionSpec:

@@ -41,7 +41,7 @@ class Exchange:
         self.ledger = Ledger()
         self._steps: dict[int, deque[int]] = {}  # source → environment steps of its trajectories on their way
         self.store: Store | None = None  # the parameters, where one place keeps those of all learners
-        self.together = True  # do learners meet at every agreement?
+        self.lockstep = True  # do learners meet at every agreement?
         # How learners agree, by the state that they agree on: the move that brings, and the one that takes away. One
         # instance alone has nobody to ask.
         self.among: dict[str, tuple[str, str]] = {}

@@ -21,7 +21,7 @@ Apply = Callable[[list[Any]], list[Any]]  # state → state
 class Store:
     ledger: Ledger
     changed: Condition  # held by whoever writes in the ledger
-    together: bool = True  # do learners come at the same time?
+    lockstep: bool = True  # do learners come at the same time?
     max_lag: int | None = None
     states: dict[Place, list[Any]] = field(default_factory=dict)
     versions: Counter[Place] = field(default_factory=Counter)  # steps so far
@@ -31,7 +31,7 @@ class Store:
     def step(self, place: Place, learner: int, brought: list[Any], apply: Apply) -> list[Any]:
         """The state after a gradient. `brought` is the state as the learner has it, where it was not taken from here;
         of learners that come at any time, only the first one's counts."""
-        if self.together and brought:
+        if self.lockstep and brought:
             self.states[place] = brought
         state = self.states.setdefault(place, brought)
         lag = self.versions[place] - self.seen[place, learner]
@@ -40,7 +40,7 @@ class Store:
             state = self.states[place] = apply(state)
             self.versions[place] += 1
         self.seen[place, learner] = self.versions[place]
-        if not self.together:
+        if not self.lockstep:
             self.outcome.setdefault(learner, set()).add(late)
             with self.changed:
                 self.ledger.lags.update([] if late else [lag])

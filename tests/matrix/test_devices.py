@@ -16,6 +16,7 @@ SCRIPT = """
 import sys
 import jax
 import numpy as np
+from msrl.engines.group import devices_of_all
 from msrl.pipeline import Deployment, compile
 from tests.matrix.comparing import plain
 from tests.matrix.loops import LOOPS
@@ -23,6 +24,8 @@ from tests.matrix.toys import Corridor
 
 names, devices, shards = sys.argv[1].split(","), int(sys.argv[2]), int(sys.argv[3])
 assert len(jax.devices()) >= devices
+# Of a process's devices, as many as its learners can be divided among evenly.
+assert [len(devices_of_all(learners)) for learners in (1, devices, 2 * devices)] == [1, devices, devices]
 
 
 def run(trainer, env, deployment=Deployment(), **settings):

@@ -19,7 +19,7 @@ from msrl.ir.graph import For, While
 At = tuple[str, int] | None
 
 
-class Together:
+class Learnt:
     def __init__(self, learners: Sequence[Worker], strict: bool):
         self.learners, self.strict = learners, strict
         self.looks: dict[Worker, dict[At, Mapping[str, Any]]] = {worker: {} for worker in learners}
