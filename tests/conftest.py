@@ -4,8 +4,10 @@
 the difference before committing it.
 """
 
+import importlib
 import os
 import platform
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ import pytest
 CACHE_BYTES = 400 * 2**20
 SLOW = ("test_ray_backend.py", "test_devices.py", "test_remote.py", "test_agents.py", "test_cluster.py",
         "test_accounts.py", "test_placements.py", "test_algorithms.py", "test_sanity.py", "test_docs.py")
+
+OPTIMISED = ("learning", "test_floats.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,6 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     if platform.machine() in ("x86_64", "AMD64") and "xla_cpu_max_isa" not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_max_isa=AVX2".strip()
+    # Most tests compile more than they compute. Those that compute have it otherwise: see `optimised`.
+    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     kept = os.environ.get("MSRL_TEST_CACHE")
     folder = Path(kept) if kept else config.cache.mkdir("jax") if config.cache else Path(".cache/jax")
     keep_small(folder)
@@ -45,6 +51,18 @@ def keep_small(folder: Path) -> None:
         room -= file.stat().st_size
         if room < 0:
             file.unlink(missing_ok=True)
+
+
+@pytest.fixture(autouse=True)
+def optimised(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where a test is about rounding, or computes for long, programs are optimised as users have them."""
+    if not any(each in OPTIMISED for each in (request.path.name, request.path.parent.name)):
+        yield
+        return
+    jax = importlib.import_module("jax")
+    jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture
