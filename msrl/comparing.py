@@ -31,6 +31,11 @@ def copies(program: Program) -> list[Outcome]:
     none goes unseen."""
     for _ in program.backend.run():
         pass
+    return left(program)
+
+
+def left(program: Program) -> list[Outcome]:
+    """The same of a program that has been run."""
     fragments: dict[str, list[Worker]] = {}
     for worker in program.workers:
         fragments.setdefault(worker.program.fragment.name, []).append(worker)

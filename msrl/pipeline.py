@@ -23,6 +23,7 @@ from msrl import distribution as distributions
 from msrl.api import Config, Env, Trainer
 from msrl.backends.eager import Eager
 from msrl.backends.learnt import Learnt, joined, stacked
+from msrl.backends.saving import Saving
 from msrl.backends.worker import Worker, leader
 from msrl.backends.workers import make_backend, make_workers
 from msrl.deployment import Deployment
@@ -35,6 +36,7 @@ from msrl.engines.library import make_ops
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
 from msrl.engines.world import make_world
+from msrl.envs.host import HostEnv
 from msrl.envs.wrappers import EpisodeStats, stats
 from msrl.errors import UsageError
 from msrl.feasibility import Setting, check
@@ -42,10 +44,12 @@ from msrl.frontend.lower import lower
 from msrl.ir.graph import base
 from msrl.ir.interp import Names, interpret
 from msrl.ir.placed import AgentAxis
+from msrl.ir.text import show
 from msrl.ir.verify import verify
 from msrl.passes import chosen
 from msrl.passes.overlap import overlap
 from msrl.projection.verify import verify_placed
+from msrl.runtime.checkpoints import Checkpoint
 from msrl.runtime.ledger import Ledger
 
 
@@ -65,8 +69,11 @@ class Program:
     """A compiled trainer. Run it once; `resources` are those of the last look (weights, environment states, ...)."""
 
     def __init__(self, trainer: Trainer, env: Env, *, seed: int, seeds: int, strict: bool,
-                 deployment: Deployment = Deployment()):  # noqa: B008 (frozen)
+                 deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008 (frozen)
+                 start: Checkpoint | None = None):
+        """`checkpoint_every`: updates between two checkpoints. `start`: one to go on from."""
         began = time.perf_counter()
+        self.checkpoint_every, self.start = checkpoint_every, start
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
         self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own))
@@ -87,12 +94,18 @@ class Program:
                 why="They share one compiled program, and may leave a loop after different numbers of passes.",
                 instead="Leave out -fuse-stretches, or train them one after another: with one seed at a time.",
                 docs="docs/distributions.md#passes")
+        self.fingerprint = hashlib.sha256(show(self.graph).encode()).hexdigest()
+        if start is not None and start.about["graph"] != self.fingerprint:
+            raise UsageError("The checkpoint is of another loop.",
+                             why="What `train` says, or a setting that it reads, has changed since it was made.",
+                             instead="Use the algorithm's source and the settings that the run was made with.")
         keys = [jax.random.key(seed + number) for number in range(seeds)]
         self.root = jnp.stack(keys) if seeds > 1 else keys[0]
         self._deploy(deployment)
         self.evaluator = Evaluator(self.world.agent.actor, trainer.config.agent_shards)
         self.resources: Mapping[str, Any] = {}
         self.env_steps = 0
+        self.checkpoint: Checkpoint | None = None
         self._ready_seconds = time.perf_counter() - began
 
     def _deploy(self, deployment: Deployment) -> None:
@@ -113,12 +126,23 @@ class Program:
                                     deployment.switches())
         check_sizes(policy, self.placed, self.workers[0].exchange.sizes, with_actors,
                     self.trainer.config.learner_shards)
+        self.lead = leader(self.workers)
+        self.saving = Saving(self.workers, self.lead, self.placed, self.checkpoint_every, self.start, {
+            "graph": self.fingerprint, "seed": self.seed, "seeds": self.seeds, "strict": self.strict})
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
                                     hosts=[host.name for host in deployment.hosts])
-        self.lead = leader(self.workers)
         self.learners = [w for w in self.workers if "learner" in w.program.fragment.components
                          and w.program.fragment.axis == "agent"]  # each has what its agents learnt
+
+    def ask_checkpoint(self) -> bool:
+        """Asks for a checkpoint as soon as can be; False if there can be none."""
+        return self.backend.ask() if hasattr(self.backend, "ask") else self.saving.schedule.ask()
+
+    def taken(self) -> Checkpoint | None:
+        """The newest checkpoint, once."""
+        found, self.checkpoint = self.checkpoint, None
+        return found
 
     def deployed(self, deployment: Deployment) -> "Program":
         """The same strict program spread out in another way, and not yet run. What was compiled is shared: strict
@@ -140,7 +164,7 @@ class Program:
 
     def run(self) -> Iterator[Update]:
         """Trains; an Update whenever the place that learns lets the host look, and one at the end."""
-        seen = np.zeros(3)
+        seen = np.array(self.start.about["episodes"] if self.start else (0.0, 0.0, 0.0))
         steps: dict[Worker, tuple[int, np.ndarray]] = {}  # of each worker with environments
         states: dict[Worker, list[Any]] = {}
         learnt = Learnt(self.learners, self.strict)
@@ -153,9 +177,12 @@ class Program:
                 states[worker] = look["$env"] if now else jax.tree.map(_copy, look["$env"])
             if worker in self.learners:
                 learnt.add(worker, look)
+            update = None
             if worker is self.lead:
                 self.resources = look
                 update = self._update(steps, states, seen)
+            self.checkpoint = self.saving.collect(worker, seen.tolist()) or self.checkpoint
+            if update is not None:
                 if not self.learners:
                     yield update
                     continue
@@ -191,8 +218,7 @@ class Program:
     def accounts(self) -> dict[str, Any]:
         """What became of the environment steps, as far as they have reached the learner."""
         exchange = self.lead.exchange
-        if exchange.lead is None and (exchange.store is None or exchange.store.lockstep):
-            # Where steps are made, they are learnt from.
+        if not self.saving.accounted:  # where steps are made, they are learnt from
             return Ledger(self.env_steps, self.env_steps).asdict()
         with exchange.changed:
             return exchange.ledger.asdict()
@@ -264,15 +290,18 @@ class Program:
 
 
 def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
-            config: Config | None = None, deployment: Deployment = Deployment(), **fields: Any) -> Program:  # noqa: B008
+            config: Config | None = None, deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008
+            start: Checkpoint | None = None, **fields: Any) -> Program:
     """Compiles an algorithm for an environment. `fields` override the configuration's defaults."""
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **check_fields(cls, fields))
     original = envs.make(env) if isinstance(env, str) else env
     check_deployment(deployment, original, settings, strict)
+    if isinstance(original, HostEnv):
+        original.exact = strict
     wrapped = cls.wrap(EpisodeStats(original), settings)
     return Program(cls(settings, wrapped.spec), wrapped, seed=seed, seeds=seeds, strict=strict,
-                   deployment=deployment)
+                   deployment=deployment, checkpoint_every=checkpoint_every, start=start)
 
 
 def check_deployment(deployment: Deployment, env: Env, config: Config, strict: bool) -> None:

@@ -85,7 +85,7 @@ def load_players(path: Path, env: str | None = None) -> list[Player]:
                          instead=f"Train it again: sh {path / 'reproduce.sh'}")
     cls = algorithms.load(about["algorithm"])
     try:
-        settings = cls.Config(**{name: _tuples(value) for name, value in about["config"].items()})
+        settings = cls.Config(**{name: tuples(value) for name, value in about["config"].items()})
     except TypeError as error:
         raise UsageError(f"{path} was made with other settings than {about['algorithm']} has now.", why=f"{error}.",
                          instead="Use the version of the algorithm that the run was made with.") from error
@@ -129,6 +129,6 @@ def _check_spaces(spec: EnvSpec, about: dict[str, Any]) -> None:
                 instead="Evaluate on an environment with the same spaces, or train on this one.")
 
 
-def _tuples(value: Any) -> Any:
+def tuples(value: Any) -> Any:
     """JSON has lists only, and settings are hashable."""
-    return tuple(_tuples(each) for each in value) if isinstance(value, list) else value
+    return tuple(tuples(each) for each in value) if isinstance(value, list) else value

@@ -20,10 +20,19 @@ from msrl.ir.graph import Stretch, walk
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
+from msrl.runtime.checkpoints import Checkpoint, Checkpoints
 from msrl.runtime.display import Display, State
 from msrl.runtime.files import write
 from msrl.runtime.folder import FAILED, FINISHED, INTERRUPTED, RunFolder
 from msrl.runtime.preload import Preload
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run goes on: at a checkpoint, or from the beginning if there is none yet."""
+
+    checkpoint: Checkpoint | None
+    rows: list[dict[str, Any]]  # of the metrics so far
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,7 @@ class Result:
     weights_sha256: str
     per_seed: list[dict[str, Any]]
     run_dir: str | None
+    resumable: bool  # is there a checkpoint of what was reached?
     params: Any = field(repr=False, default=None)  # of the one seed, or a list
     curve: list[Update] = field(repr=False, default_factory=list)
 
@@ -60,9 +70,11 @@ class Result:
 
 
 def run(job: Job, path: Path | None, display: Display, stop: Callable[[], bool] = lambda: False,
-        opened: Callable[[RunFolder], None] = lambda folder: None, began: float | None = None) -> Result:
-    """Trains a job. `stop` is asked between chunks; `opened` hears of the run folder once it exists."""
-    return Run(job, path, display, stop, opened, time.perf_counter() if began is None else began)()
+        opened: Callable[[RunFolder], None] = lambda folder: None, began: float | None = None,
+        start: Start | None = None) -> Result:
+    """Trains a job. `stop` is asked between chunks; `opened` hears of the run folder once it exists; `start` is what a
+    run that was stopped goes on from."""
+    return Run(job, path, display, stop, opened, time.perf_counter() if began is None else began, start)()
 
 
 class Stopped(Exception):
@@ -71,9 +83,15 @@ class Stopped(Exception):
 
 class Run:
     def __init__(self, job: Job, path: Path | None, display: Display, stop: Callable[[], bool],
-                 opened: Callable[[RunFolder], None], began: float):
+                 opened: Callable[[RunFolder], None], began: float, start: Start | None):
         self.job, self.display, self.stop, self.opened, self.began = job, display, stop, opened, began
-        self.folder = RunFolder(path, about(job, path), command(job, path)) if path else None
+        self.start, rows = start.checkpoint if start else None, start.rows if start else None
+        self.folder = RunFolder(path, about(job, path), command(job, path), rows) if path else None
+        self.checkpoints = Checkpoints(path, job.checkpoint_keep) if path else None
+        self.spent = float(rows[-1]["seconds"]) if rows else 0.0  # before this start
+        self.resumable = False
+        self.before = self.start.env_steps if self.start else 0  # steps of the present seed that an earlier run made
+        self.inherited = self.before  # the same of all seeds
         self.preload = Preload(self.folder is not None)
         self.curve: list[Update] = []
         self.done: list[dict[str, Any]] = []  # per seed that has ended
@@ -82,6 +100,11 @@ class Run:
         self.compile_seconds = self.train_seconds = 0.0
         self.env_steps = 0
         self.stopped = False
+        self.score: float | None = None  # of the newest evaluation or, without any, episodes
+        if self.start:
+            self.done, self.env_steps = list(self.start.about["done"]), self.start.about["env_steps_done"]
+            self.inherited = self.env_steps + self.before * self.start.about["seeds"]
+            self.returns = [np.array(each) for each in self.start.about["returns"]]
         self._latest: list[dict[str, Any]] = []  # what was learnt, as of the last copy
         self._copied_at, self._copy_seconds = 0.0, 0.0
 
@@ -92,7 +115,7 @@ class Run:
                 if job.together:
                     self.program(job.seed, job.seeds)
                 else:
-                    for seed in range(job.seed, job.seed + job.seeds):
+                    for seed in range(job.seed + len(self.done), job.seed + job.seeds):
                         self.program(seed, 1)
                         if self.stopped:
                             break
@@ -103,6 +126,8 @@ class Run:
             self.display.end()
             if job.made:
                 job.base.close()
+            if self.checkpoints:
+                self.checkpoints.close()
         result = self.result()
         if self.folder:
             self.folder.close(result.status, result.summary())
@@ -112,7 +137,8 @@ class Run:
         """Trains, keeps and evaluates `seeds` seeds from `seed` on, in one program."""
         job = self.job
         program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config,
-                                   deployment=job.deployment)
+                                   deployment=job.deployment, start=self.start,
+                                   checkpoint_every=job.checkpoint_every if self.folder else 0)
         if self.stop():
             self.stopped = True
             if self.done:
@@ -126,12 +152,15 @@ class Run:
         """Training, then keeping, then evaluating, so that whoever grows impatient loses no weights."""
         job, seed, seeds = self.job, program.seed, program.seeds
         self.announce(program)
+        if self.folder and job.checkpoint_every and not self.folder.opened:
+            self.open()  # so that there is something to resume, whenever it is killed
         self.display.begin(job.config.total_steps)
         self.train(program)
         self.display.end()
         kept = snapshot(program)
         self.keep(seed, kept)
         self.env_steps += program.env_steps * seeds
+        self.start, self.before = None, 0  # the seeds after it begin at the beginning
         self.stopped = self.stopped or self.stop()
         judged = [] if self.stopped else program.evaluate(job.eval_episodes)
         for number, one in enumerate(kept):
@@ -158,12 +187,13 @@ class Run:
         running, spent, last = program.run(), 0.0, 0
         latest: float | None = None
         updates = 0
-        due = False
+        due = asked = False
         while True:
             started = time.perf_counter()
             update = next(running, None)
             spent += time.perf_counter() - started
             if update is None:
+                self.save(program)
                 break
             if update.env_steps == last and not update.metrics and not update.episodes:
                 continue  # the last look, at what is known already
@@ -171,32 +201,55 @@ class Run:
             self.curve.append(update)
             latest = update.episode_return if update.episode_return is not None else latest
             self.display.update(State(update.env_steps, self.job.config.total_steps, program.seeds,
-                                      spent - program.run_compile_seconds, latest, _loss(update.metrics)))
+                                      spent - program.run_compile_seconds, latest, _loss(update.metrics),
+                                      self.before))
             due = due or bool(self.job.eval_every and updates % self.job.eval_every == 0)
             judged = program.evaluate(self.job.eval_episodes) if due and self.complete(program) else []
             due = due and not judged
             self.record(program, update, judged)
+            saved = self.save(program)  # after its row
             if self.complete(program) and self.stop():  # else there is not all to keep yet
-                self.stopped = True
-                break
+                if not asked and self.checkpoints and program.ask_checkpoint():
+                    asked = True
+                elif saved or not asked:
+                    self.stopped = True
+                    break
         running.close()
         self.compile_seconds += program.compile_seconds
         self.train_seconds += spent - program.run_compile_seconds
+
+    def open(self) -> None:
+        assert self.folder is not None
+        self.folder.open()
+        write(self.folder.path / DEPLOYMENT, lasting_deployment(self.job).to_toml().encode())
+        self.opened(self.folder)
+
+    def save(self, program: Program) -> bool:
+        """Writes the checkpoint that the program has made, if it has."""
+        made = program.taken()
+        if made is None or self.checkpoints is None or self.folder is None:
+            return False
+        if not self.folder.opened:
+            self.open()
+        self.checkpoints.save(program.seed, dataclasses.replace(made, about={
+            **made.about, "score": self.score, "done": list(self.done), "env_steps_done": self.env_steps,
+            "returns": [each.tolist() for each in self.returns]}))
+        self.resumable = True
+        return True
 
     def record(self, program: Program, update: Update, judged: list[Episodes]) -> None:
         if not self.folder:
             return
         if not self.folder.opened:
-            self.folder.open()
-            write(self.folder.path / DEPLOYMENT, lasting_deployment(self.job).to_toml().encode())
-            self.opened(self.folder)
+            self.open()
         row: dict[str, Any] = {"seed": program.seed} if program.seeds == 1 else {"seeds": program.seeds}
-        row |= {"env_steps": update.env_steps, "seconds": round(time.perf_counter() - self.began, 3),
+        row |= {"env_steps": update.env_steps, "seconds": round(self.spent + time.perf_counter() - self.began, 3),
                 "episodes": update.episodes, "episode_return": update.episode_return,
                 "episode_length": update.episode_length, "steps": update.accounts}
         row |= {name if name not in row else f"metric/{name}": value for name, value in update.metrics.items()}
         row |= {name: value for name, value in _score(judged).items() if value is not None}
         self.folder.row(row)
+        self.score = row.get("eval_return_mean", self.score if self.job.eval_every else update.episode_return)
         # For the case that the next chunk fails. Copies take a hundredth of the time, at most.
         now = time.perf_counter()
         if now - self._copied_at >= 100 * self._copy_seconds and self.complete(program):
@@ -232,13 +285,13 @@ class Run:
             status=INTERRUPTED if self.stopped or len(self.done) < job.seeds else FINISHED,
             env_steps=self.env_steps, compile_seconds=round(self.compile_seconds, 3),
             train_seconds=round(self.train_seconds, 3), total_seconds=round(time.perf_counter() - self.began, 3),
-            steps_per_second=round(self.env_steps / max(self.train_seconds, 1e-9), 1),
+            steps_per_second=round((self.env_steps - self.inherited) / max(self.train_seconds, 1e-9), 1),
             eval_return_mean=float(returns.mean()) if returns is not None else None,
             eval_return_std=float(returns.std()) if returns is not None else None,
             eval_return_iqm=interquartile_mean(means) if means else None,
             eval_episodes=job.eval_episodes if means else 0,
             weights_sha256=self.done[0]["weights_sha256"] if one else pipeline.weights_sha256(self.params),
-            per_seed=self.done, run_dir=str(self.folder.path) if self.folder else None,
+            per_seed=self.done, run_dir=str(self.folder.path) if self.folder else None, resumable=self.resumable,
             params=self.params[0] if one else self.params, curve=self.curve)
 
 

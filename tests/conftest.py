@@ -16,7 +16,7 @@ CACHE_BYTES = 400 * 2**20
 SLOW = ("test_ray_backend.py", "test_devices.py", "test_remote.py", "test_agents.py", "test_cluster.py",
         "test_accounts.py", "test_placements.py", "test_algorithms.py", "test_sanity.py", "test_docs.py")
 
-OPTIMISED = ("learning", "test_floats.py")
+OPTIMISED = ("learning", "test_floats.py", "test_verify_command.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

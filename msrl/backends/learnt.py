@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from msrl.backends.worker import LEARNT, Worker, loop_name
+from msrl.backends.snapshots import loop_name
+from msrl.backends.worker import LEARNT, Worker
 from msrl.ir.graph import For, While
 
 At = tuple[str, int] | None

@@ -26,6 +26,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from msrl.backends.agreeing import may_group
 from msrl.backends.mail import Address, Mailbox
 from msrl.backends.remote import Assignment, RemoteLook, Report, Station, environment, failure, told
+from msrl.backends.schedule import Point
 from msrl.backends.wire import Message
 from msrl.backends.worker import Look, Worker
 from msrl.engines.reference import Reference
@@ -95,6 +96,22 @@ class Host:
         assert self.station is not None
         return self.station.fetch(name)
 
+    @ray.method(concurrency_group="control")
+    def ahead(self) -> Point:
+        """Where it is on its way to."""
+        assert self.station is not None
+        return self.station.worker.schedule.ahead
+
+    @ray.method(concurrency_group="control")
+    def ask_at(self, point: Point) -> bool:
+        assert self.station is not None
+        return self.station.worker.schedule.ask_at(point)
+
+    @ray.method(concurrency_group="control")
+    def call(self) -> None:
+        assert self.station is not None
+        self.station.worker.schedule.call()
+
     @ray.method(concurrency_group="reports")
     def next(self) -> Report:
         assert self.station is not None
@@ -106,18 +123,35 @@ class RayBackend:
                  hosts: tuple[str, ...] = ()):
         self.workers, self.assignments, self.address, self.hosts = workers, assignments, address, hosts
 
+        self.actors: list[Any] = []
+
     def prepare(self) -> None:
         """Nothing here: what a process runs, it compiles."""
+
+    def ask(self) -> bool:
+        """Asks for a checkpoint as soon as can be. Workers go on meanwhile, so that a point may be behind one of them
+        by the time it is proposed."""
+        loops, _, unordered = self.assignments[0].saved
+        if not loops or not self.actors:
+            return False
+        asked = [actor for actor, assignment in zip(self.actors, self.assignments, strict=True)
+                 if assignment.lead or not unordered]
+        margin = 1
+        while True:
+            loop, passes = max(ray.get([actor.ahead.remote() for actor in asked]))
+            if all(ray.get([actor.ask_at.remote((loop, passes + margin)) for actor in asked])):
+                return True
+            margin *= 2
 
     def run(self) -> Iterator[tuple[Worker, Look]]:
         """Yields (mirror, look) wherever the host may look; the leading worker goes on when the host asks for more."""
         began = time.perf_counter()
         ours = join_cluster(self.address, len(self.workers))
-        actors: list[Any] = []
+        actors = self.actors = []
         group = None
         try:
             group = set_aside(len(self.workers), self.hosts)
-            actors = [self._host(group, number) for number in range(len(self.workers))]
+            actors += [self._host(group, number) for number in range(len(self.workers))]
             yield from self._supervise(actors, began)
         finally:
             for actor in actors:
@@ -155,6 +189,9 @@ class RayBackend:
             if report.kind == "failed":
                 raise told(report, self.assignments[number].title)
             self._mirror(worker, report)
+            if report.share is not None and self.assignments[number].saved[2] and self.assignments[number].lead:
+                for other in actors:
+                    other.call.remote()
             if report.kind == "end":
                 if look is not None and self.assignments[number].lead:
                     look.keep(report.resources)
@@ -187,7 +224,7 @@ class RayBackend:
     def _mirror(self, worker: Worker, report: Report) -> None:
         # Processes that start and make their world again are getting ready too.
         worker.compile_seconds, worker.messages = self.ready_seconds + report.compile_seconds, report.messages
-        worker.at = report.at
+        worker.at, worker.share = report.at, report.share
         if isinstance(worker.engine, Reference):
             worker.engine.reports.extend(report.rows)
         if report.ledger is not None:

@@ -26,6 +26,8 @@ import cloudpickle
 import jax
 
 from msrl.api import Env, Trainer
+from msrl.backends.schedule import Schedule
+from msrl.backends.snapshots import Share, order_of
 from msrl.backends.switchboard import make_worker
 from msrl.backends.wire import Post, RemoteExchange, portable
 from msrl.backends.wire_unordered import RemoteUnordered
@@ -69,6 +71,9 @@ class Assignment:
     lead: bool
     devices: int  # that its programs run on
     record: dict[str, Any] | None  # in strict mode: what the bits depend on
+    saved: tuple[tuple[str, ...], int, bool]  # as in Schedule: loops, every, unordered
+    given: Share | None  # as Worker.given
+    ledger: Ledger  # the accounts so far
 
     @property
     def title(self) -> str:
@@ -88,6 +93,7 @@ class Report:
     messages: int = 0
     at: tuple[str, int] | None = None  # as Worker.at
     ledger: Ledger | None = None  # of the one that keeps accounts
+    share: Share | None = None  # as Worker.share
     problem: MsrlError | None = None
     trace: str = ""
 
@@ -109,7 +115,9 @@ def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: En
         worker.exchange.sizes, worker.exchange.lead, worker.exchange.unordered, worker.exchange.lockstep,
         worker.exchange.max_lag, worker.instance, worker.shards, seed, seeds, worker is lead,
         worker.ops.devices.mesh.size if worker.ops.devices else 1,
-        surroundings.record() if worker.strict else None)
+        surroundings.record() if worker.strict else None,
+        (worker.schedule.loops, worker.schedule.every, worker.schedule.unordered), worker.given,
+        worker.exchange.ledger)
         for worker in workers]
 
 
@@ -191,6 +199,9 @@ def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
     root = jax.numpy.stack(keys) if len(keys) > 1 else keys[0]
     worker = make_worker(program, assignment.instance, local, mine, root, assignment.record is not None, exchange)
     worker.group = GroupOfProcesses(ops) if grouped else None
+    worker.divided, worker.given, worker.schedule = assignment.divided, assignment.given, Schedule(*assignment.saved)
+    worker.order = order_of(graph)
+    exchange.restore(assignment.ledger)
     return worker
 
 
@@ -282,10 +293,11 @@ class Station:
             rows, self.worker.engine.reports = tuple(self.worker.engine.reports), []
         # Of learners that are replicated over agents, only all together have what was learnt.
         always = (*ALWAYS, *LEARNT) if self.worker.program.fragment.axis == "agent" else ALWAYS
+        share, self.worker.share = self.worker.share, None
         along = {name: portable(value) for name, value in look.items() if name in always or name.startswith("#")}
         return Report("look", along, tuple(name for name in look if name not in along), rows,
                       self.worker.compile_seconds, self.worker.messages, self.worker.at,
-                      copy.deepcopy(self.exchange.ledger) if self.accounts else None)
+                      copy.deepcopy(self.exchange.ledger) if self.accounts else None, share)
 
 
 def failure(problem: BaseException) -> Report:

@@ -21,6 +21,8 @@ class Switchboard(Worker):
         (learners,) = {move.source for move in exchange.moves.values() if move.agrees} - {mine}
         lines = [Worker(self.program, learner, self.shapes, self.ops, self.root, self.strict, exchange.line(learner))
                  for learner in range(len(exchange.sizes[learners]))]
+        for line in lines:
+            line.given, line.order = self.given, self.order
         running = [line.run() for line in lines]
         while running:
             for steps in list(running):

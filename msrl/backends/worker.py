@@ -6,7 +6,7 @@ as the next chunk overwrites them in place.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,15 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from msrl.backends.agreeing import learn, serve
+from msrl.backends.foresight import foreseen
 from msrl.backends.inbox import Inbox, Pending, may_wait, reads_at_once
 from msrl.backends.outbox import Outbox
+from msrl.backends.schedule import Schedule
+from msrl.backends.snapshots import Share, begin, key, loop_name, take
 from msrl.engines.group import Group
 from msrl.engines.host import HostEngine
 from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
-from msrl.engines.xla import Chunk, CompiledStretch, no_metrics, zeros
+from msrl.engines.xla import Chunk, no_metrics, zeros
 from msrl.ir.graph import (
     Call,
     Carry,
@@ -79,6 +82,12 @@ class Worker:
         self.late = may_wait(program.nodes)
         self.inbox = Inbox(exchange, instance, self.go_on, self.count_message)
         self.outbox = Outbox(exchange, instance, self.count_message)
+        self.divided: Mapping[str, int] = {}  # the names of which it has a part, and on which dimension
+        self.order: Mapping[str, int] = {}  # where loops and names stand in the graph
+        self.schedule = Schedule(())  # when to put down what it has
+        self.share: Share | None = None  # what it has put down last
+        self.given: Share | None = None  # what it is to go on from
+        self.handed: Names = {}  # of that, what the loop that it begins with has handed on
         self.group: Group | None = None  # learners of several instances in one program, this one's among them
         self.pulled: dict[tuple[str, int], list[Any]] = {}  # (move, site) → the parameters last taken from their place
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
@@ -87,11 +96,13 @@ class Worker:
 
     def run(self) -> Iterator[Look]:
         names: Names = {}
-        began = time.perf_counter()
+        nodes, began = self.program.nodes, time.perf_counter()
         self.prepare()
+        if self.given:
+            nodes, names, self.handed = begin(self, self.given)
         self.compile_seconds += time.perf_counter() - began
         try:
-            yield from self.block(self.program.nodes, names, top=True)
+            yield from self.block(nodes, names, top=True)
             yield from self.inbox.force(names, self.program.results)
             yield from self.inbox.drain()
             self.resources = {base(result): self.each(names[result]) for result in self.program.results}
@@ -129,32 +140,11 @@ class Worker:
         if self._chunks is not None:
             return
         self._chunks = {}
-        programs = self.foreseen() if isinstance(self.engine, HostEngine) and not self.ops.devices else []
+        ahead = isinstance(self.engine, HostEngine) and not self.ops.devices and not self.given
+        programs = foreseen(self) if ahead else []
         for program in reversed(programs):  # the loop that trains takes longest to compile, and comes last
             assert program.ahead
             program.ahead.begin()
-
-    def foreseen(self) -> list[CompiledStretch | Chunk]:
-        """These programs in the order of their use, traced."""
-        assert isinstance(self.engine, HostEngine)
-        names: Names = {}
-        found: list[CompiledStretch | Chunk] = []
-        for part, _ in self.parts(self.program.nodes, top=True):
-            match part:
-                case tuple():
-                    stretches = self.engine.foresee(part, names)
-                    if stretches is None:
-                        break
-                    found += stretches
-                case Stretch(nodes=(For() | While() as loop,)) if isinstance(loop, While) or loop.trips:
-                    chunk = self.chunk(loop, loop.trips if isinstance(loop, For) else None)
-                    carries = chunk.foresee(*chunk.arguments(
-                        self.carries(loop, names), self.wide(names, chunk.constants), 0, chunk.size, self.root))
-                    names.update(zip((carry.out for carry in loop.carries), carries, strict=True))
-                    found.append(chunk)
-                case _:
-                    break
-        return found
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
@@ -262,12 +252,12 @@ class Worker:
 
     def stepped(self, node: For | While, names: Names, top: bool) -> Iterator[Look]:
         """Pass by pass on the host."""
-        carried = {carry.phi: names[carry.init] for carry in node.carries if carry.phi and carry.init}
+        number, handed = self.handed_on(node)
+        carried = {c.phi: handed[c.phi] if handed else names[c.init] for c in node.carries if c.phi and c.init}
         indices = self.indices(node, names) if isinstance(node, For) else None
         size = chunk_size(len(indices)) if indices is not None else 1
         endless = top and self.endless and node is self.last_loop
-        here: Names = dict(names)
-        number = 0
+        here: Names = {**names, **{c.next: handed[c.out] for c in node.carries if c.out in handed}}
         while indices is None or number < len(indices) or endless:
             here = {**names, **carried}
             if endless:
@@ -279,12 +269,18 @@ class Worker:
                     break
             elif indices is not None:
                 here[node.index] = indices[min(number, len(indices) - 1)]
+            if top:
+                self.schedule.passes(loop_name(node), number, 1)
             yield from self.block(node.body, here)
             carried.update({carry.phi: here[carry.next] for carry in node.carries if carry.phi})
             number += 1
-            if top and number % size == 0:
+            due = top and self.schedule.due(self, loop_name(node), number, self.leads)
+            if top and (number % size == 0 or due):
                 for mine in (names, carried):
                     yield from self.inbox.force(mine, [n for n in mine if n in self.late and base(n) in self.own])
+                if due:
+                    yield from take(self, node, number, names,
+                                    {key(c): carried[c.phi] if c.phi else here[c.next] for c in node.carries})
                 self.at = loop_name(node), number
                 yield self.look(names, carried)
                 self.forget_metrics(names)
@@ -292,16 +288,25 @@ class Worker:
         for carry in node.carries:
             names[carry.out] = carried[carry.phi] if carry.phi else here[carry.next]
 
+    def handed_on(self, node: For | While) -> tuple[int, Names]:
+        """The passes that were made of a loop before this worker began, and what they have handed on."""
+        if self.given is None or self.given.loop != loop_name(node):
+            return 0, {}
+        return self.given.passes, self.handed
+
     def indices(self, node: For, names: Names) -> range:
         return range(*(int(names[b]) if isinstance(b, str) else b for b in (node.start, node.stop, node.step)))
 
     def compiled(self, node: For | While, names: Names) -> Iterator[Look]:
         """Chunk by chunk in one compiled program."""
         total = len(self.indices(node, names)) if isinstance(node, For) else None
-        chunk, carried = self.chunk(node, total), self.carries(node, names)
-        run, done, count = None, 0, chunk.size
+        done, handed = self.handed_on(node)
+        chunk, run = self.chunk(node, total), None
+        carried = tuple(handed[key(c)] if key(c) in handed else self.blank(c.out) for c in node.carries) if handed \
+            else self.carries(node, names)
+        most = chunk.size
         while total is None or done < total:
-            count = count if total is None else min(chunk.size, total - done)
+            count = self.schedule.passes(loop_name(node), done, most if total is None else min(most, total - done))
             arguments = chunk.arguments(carried, self.wide(names, chunk.constants), done, count, self.root)
             if run is None:
                 began = time.perf_counter()
@@ -315,8 +320,10 @@ class Worker:
                 if passes < count:
                     break
                 # How long a `while` runs is not known, so it lets the host look by the clock.
-                count = count * 2 if time.perf_counter() - began < WHILE_SECONDS else count
-            phis = {c.phi or c.out: value for c, value in zip(node.carries, carried, strict=True)}
+                most = most * 2 if time.perf_counter() - began < WHILE_SECONDS else most
+            phis = {key(c): value for c, value in zip(node.carries, carried, strict=True)}
+            if self.schedule.due(self, loop_name(node), done, self.leads):
+                yield from take(self, node, done, names, phis)
             self.at = loop_name(node), done
             yield self.look(names, phis)
             self.forget_metrics(names)
@@ -375,11 +382,6 @@ def leader(workers: Sequence[Worker]) -> Worker:
     """The one whose looks count: it learns or, where learners are replicated over agents, it has the metrics."""
     by_agent = any("learner" in w.program.fragment.components and w.program.fragment.axis == "agent" for w in workers)
     return next(w for w in workers if ("metrics" if by_agent else "learner") in w.program.fragment.components)
-
-
-def loop_name(node: For | While) -> str:
-    """By which all fragments know the loop."""
-    return node.index if isinstance(node, For) else node.condition
 
 
 def chunk_size(passes: int) -> int:

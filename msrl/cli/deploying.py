@@ -48,13 +48,18 @@ def read(options: type[PlacementOptions], args: list[str]) -> tuple[Deployment, 
     """The deployment that the arguments ask for, checked as far as it can be by itself, and the fields that were given
     as flags. Leaves with tyro's message where a value cannot be read."""
     found, _ = tyro.cli(options, args=joined(args), return_unknown_args=True)
-    named = {word.partition("=")[0].replace("_", "-") for word in args if word.startswith("--")}
-    given = {each.name: getattr(found, each.name) for each in dataclasses.fields(options)
-             if f"--{each.name.replace('_', '-')}" in named and each.name != "deployment"}
+    flags = given(found, args)
     base = Deployment.from_file(found.deployment) if found.deployment else Deployment()
-    deployment = base.replace(**given)
+    deployment = base.replace(**flags)
     check(deployment)
-    return deployment, given
+    return deployment, flags
+
+
+def given(found: PlacementOptions, args: list[str]) -> dict[str, Any]:
+    """The deployment's fields that the arguments have flags for."""
+    named = {word.partition("=")[0].replace("_", "-") for word in args if word.startswith("--")}
+    return {each.name: getattr(found, each.name) for each in dataclasses.fields(found)
+            if f"--{each.name.replace('_', '-')}" in named and each.name != "deployment"}
 
 
 def joined(args: list[str]) -> list[str]:

@@ -43,6 +43,27 @@ class TrainOptions:
     """Updates between two evaluations while training; 0 evaluates only at the end."""
     eval_episodes: int = 100
     """Episodes per evaluation."""
+    checkpoint_every: int = 0
+    """Updates (passes of the loop) between two checkpoints, from which `msrl resume` goes on; 0 makes one only where
+    the run is interrupted."""
+    checkpoint_keep: int = 3
+    """How many of the newest checkpoints are kept; the best one is kept, too."""
+
+
+@dataclass(frozen=True)
+class ResumeOptions:
+    """Go on with a run that was stopped, here or spread out in another way."""
+
+    run: Annotated[Positional[Path], arg(metavar="RUN_DIR")]
+    """A run folder that `msrl train` made."""
+    checkpoint: Annotated[str | None, arg(metavar="NAME")] = None
+    """A folder under RUN_DIR/checkpoints; the newest unless given."""
+    algorithm: Annotated[str | None, arg(metavar="ALGORITHM")] = None
+    """The run's algorithm; needed where it is a file of your own, as nothing that a folder names is executed."""
+    env: Annotated[str | None, arg(metavar="ENV")] = None
+    """The run's environment; the same goes for it."""
+    json: bool = False
+    """Print a JSON object as the last line of standard output; what is for people goes to standard error."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +133,20 @@ def read(cls: type, args: list[str], prog: str) -> Any:
     """The options in `args`; leaves with tyro's message if they cannot be read."""
     check_flags(args, flags_of(cls), prog)
     return tyro.cli(cls, args=args, prog=prog, description=cls.__doc__, registry=REGISTRY)
+
+
+def read_two(options: type, placement: type[PlacementOptions], args: list[str], prog: str
+             ) -> tuple[Any, dict[str, Any], Deployment | None]:
+    """The same with a deployment: the options, the deployment's fields that were given, and its file if one was."""
+    args = deploying.joined(args)
+    check_flags(args, flags_of(options) | flags_of(placement), prog)
+    both = dataclasses.make_dataclass("Options", [
+        ("options", Annotated[OmitArgPrefixes[options], arg(name="run")]),
+        ("placement", Annotated[OmitArgPrefixes[placement], arg(name="deployment")],
+         dataclasses.field(default=placement()))])
+    found: Any = tyro.cli(both, args=args, prog=prog, description=options.__doc__, registry=REGISTRY)
+    file = found.placement.deployment
+    return found.options, deploying.given(found.placement, args), Deployment.from_file(file) if file else None
 
 
 @dataclass(frozen=True)
@@ -196,8 +231,8 @@ def check_flags(args: list[str], known: set[str], prog: str) -> None:
 
 def overview() -> None:
     """Prints what the commands are."""
-    commands = {"train": TRAIN, "eval": EvalOptions.__doc__, "graph": GRAPH, "verify": VERIFY,
-                "list": ListOptions.__doc__, "new": NewOptions.__doc__}
+    commands = {"train": TRAIN, "resume": ResumeOptions.__doc__, "eval": EvalOptions.__doc__, "graph": GRAPH,
+                "verify": VERIFY, "list": ListOptions.__doc__, "new": NewOptions.__doc__}
     lines = ["usage: msrl COMMAND ...", "", "Reinforcement learning written once as a plain loop.", ""]
     lines += [f"  {name:<7}{text}" for name, text in commands.items()]
     lines += ["", "For instance:  msrl train ppo --env CartPole-v1", "All about one:  msrl train ppo --help"]

@@ -3,13 +3,15 @@
 import shlex
 import signal
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 from rich.console import Console
 
 from msrl.cli.deploying import DeploymentOptions
 from msrl.cli.options import TRAIN, TrainOptions, read_with_algorithm
 from msrl.jobs import Job, prepare
-from msrl.running import Result, Stopped, run
+from msrl.running import Result, Start, Stopped, run
 from msrl.runtime.display import ConsoleDisplay
 from msrl.runtime.files import dumps
 from msrl.runtime.folder import INTERRUPTED, RunFolder, check_free, default_path
@@ -21,12 +23,24 @@ def main(args: list[str], began: float) -> int:
     options: TrainOptions = given.options
     if options.run_dir is not None:
         check_free(options.run_dir)
-    console = Console(file=sys.stderr if options.json else sys.stdout)
+
+    def make() -> tuple[Job, None]:
+        return prepare(given.algorithm, options.env, config=given.config, seed=options.seed, seeds=options.seeds,
+                       strict=options.strict, eval_every=options.eval_every, eval_episodes=options.eval_episodes,
+                       checkpoint_every=options.checkpoint_every, checkpoint_keep=options.checkpoint_keep,
+                       deployment=given.deployment), None
+
+    return execute(make, options.run_dir, options.json, began)
+
+
+def execute(make: Callable[[], tuple[Job, Start | None]], path: Path | None, as_json: bool, began: float) -> int:
+    """Runs what `make` gives, in the run folder `path`, and says how it went."""
+    console = Console(file=sys.stderr if as_json else sys.stdout)
     display = ConsoleDisplay(console)
     folders: list[RunFolder] = []
 
     def asked(number: int) -> None:
-        display.say(f"{signal.Signals(number).name}: stopping after the current chunk. Once more stops at once.")
+        display.say(f"{signal.Signals(number).name}: stopping after the current update. Once more stops at once.")
 
     def at_once(number: int) -> None:
         for each in folders:
@@ -34,21 +48,19 @@ def main(args: list[str], began: float) -> int:
         console.show_cursor(True)
 
     with Interrupts(asked, at_once) as interrupts:
-        job = prepare(given.algorithm, options.env, config=given.config, seed=options.seed, seeds=options.seeds,
-                      strict=options.strict, eval_every=options.eval_every, eval_episodes=options.eval_episodes,
-                      deployment=given.deployment)
-        path = options.run_dir or default_path(given.algorithm, job.base.spec.id, options.seed)
+        job, start = make()
+        path = path or default_path(job.algorithm, job.base.spec.id, job.seed)
         try:
             result = run(job, path, display, stop=lambda: interrupts.signal is not None, opened=folders.append,
-                         began=began)
+                         began=began, start=start)
         except Stopped:
             display.say("Stopped before the first update: nothing was written.")
             return interrupts.exit_code
     display.say(*report(result, job))
-    if options.json:
+    if as_json:
         sys.stdout.write(dumps(result.summary()) + "\n")
         sys.stdout.flush()
-    return interrupts.exit_code if result.status == INTERRUPTED else 0
+    return interrupts.exit_code if result.status == INTERRUPTED and not result.resumable else 0
 
 
 def report(result: Result, job: Job) -> list[str]:
@@ -56,6 +68,8 @@ def report(result: Result, job: Job) -> list[str]:
     lines = []
     if result.status == INTERRUPTED:
         lines += [f"interrupted  after {result.env_steps:,} steps; what was reached is saved"]
+    if result.status == INTERRUPTED and result.resumable:
+        lines += [f"resume       msrl resume {shlex.quote(str(result.run_dir))}"]
     if result.eval_return_mean is not None:
         each = f" with each of {result.seeds} seeds" if result.seeds > 1 else ""
         lines += [f"return       {result.eval_return_mean:.1f} ± {result.eval_return_std:.1f} over "

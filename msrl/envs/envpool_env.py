@@ -7,6 +7,7 @@ action is ignored; at an episode's end that costs what the reset costs, and noth
 
 import importlib.util
 import warnings
+from threading import Lock
 from types import ModuleType
 
 import numpy as np
@@ -24,6 +25,7 @@ _STOP_WATCH = {
     "envpool.atari", "envpool.box2d", "envpool.classic_control", "envpool.mujoco.gym", "envpool.toy_text",
 }
 _NO_LIMIT = 2**31 - 1
+_QUIET = Lock()  # what a process ignores, all its threads do: they take turns
 
 
 def installed() -> bool:
@@ -105,7 +107,7 @@ class _Pool(Batch):
         self.close()
         # EnvPool takes seeds only as it is built, and building 64 HalfCheetahs takes 0.2 s.
         limit = {"max_episode_steps": self._stop_watch + 1} if self._stop_watch else {}
-        with warnings.catch_warnings():
+        with _QUIET, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._pool = _envpool().make(
                 self._name, env_type="gymnasium", num_envs=self._num_envs, seed=seeds, **limit

@@ -6,13 +6,15 @@ It always holds that an end is one of terminated and truncated: where a library 
 
 import importlib
 import importlib.util
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from msrl.api.env import EnvSpec, Step
-from msrl.envs.host import Batch, HostEnv
+from msrl.envs.host import Batch, HostEnv, flat, plain, ragged, text
 from msrl.envs.spaces import Codec, codec
 from msrl.errors import EnvError
 
@@ -62,12 +64,41 @@ class _Fresh(gymnasium.ObservationWrapper):
         return np.array(observation)
 
 
+class _Remembered(gymnasium.Wrapper):
+    """Knows what led to its state: the seed, or the generator before the last reset, and the actions since then."""
+
+    start: Any = None
+    actions: ClassVar[list[np.ndarray]] = []
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
+        self.start = self.unwrapped.np_random.bit_generator.state if seed is None else int(seed)
+        self.actions = []
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action):
+        self.actions.append(np.array(action))
+        return self.env.step(action)
+
+    def repeat(self, start: Any, actions: np.ndarray) -> Any:
+        """Comes to the same state again: its observation."""
+        if isinstance(start, int):
+            obs, _ = self.reset(seed=start)
+        else:
+            self.unwrapped.np_random.bit_generator.state = start
+            obs, _ = self.reset()
+        for action in actions:
+            obs, *_ = self.step(action[()])
+        return obs
+
+
 class _Vector(Batch):
+    exact = False  # each environment knows what led to it
+
     def __init__(self, name: str, num_envs: int, observation: Codec, action: Codec):
         self._observation, self._action = observation, action
         same_step = {"autoreset_mode": AutoresetMode.SAME_STEP}
         self._envs = gymnasium.make_vec(
-            name, num_envs=num_envs, vectorization_mode="sync", vector_kwargs=same_step, wrappers=[_Fresh]
+            name, num_envs=num_envs, vectorization_mode="sync", vector_kwargs=same_step, wrappers=[_Fresh, _Remembered]
         )
 
     def __len__(self) -> int:
@@ -86,6 +117,21 @@ class _Vector(Batch):
             final = obs.copy()
             final[ended] = self._observation.decode(np.stack(list(info["final_obs"][ended])))
         return Step(obs, reward.astype(np.float32), terminated, truncated & ~terminated, final)
+
+    def history(self) -> dict[str, np.ndarray]:
+        if self.cut:
+            return {}
+        return {"starts": text([env.start for env in self._envs.envs]),
+                **flat([env.actions for env in self._envs.envs])}
+
+    def replay(self, seeds: list[int], saved: Mapping[str, np.ndarray]) -> bool:
+        if "starts" not in saved:
+            return False
+        self.begin(seeds)
+        found = [env.repeat(start, actions) for env, start, actions in
+                 zip(self._envs.envs, plain(saved["starts"]), ragged(saved), strict=True)]
+        self.obs = self._observation.decode(np.stack(found))
+        return True
 
     def close(self) -> None:
         self._envs.close()

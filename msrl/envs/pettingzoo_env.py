@@ -8,6 +8,7 @@ observations and rewards from then on, and its actions are dropped.
 
 import importlib
 import importlib.util
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from msrl.api.env import EnvSpec, Step
 from msrl.api.spaces import Box
-from msrl.envs.host import Batch, HostEnv
+from msrl.envs.host import Batch, HostEnv, flat, plain, ragged, text
 from msrl.envs.spaces import Codec, codec
 from msrl.errors import EnvError
 
@@ -95,6 +96,8 @@ def _shared(actions: list[Any], env: str) -> Codec:
 
 
 class _Copies(Batch):
+    exact = False  # what led to each copy is kept here
+
     def __init__(self, name: str, num_envs: int, spec: EnvSpec, observations: list[Codec], action: Codec):
         make = _module(name).parallel_env
         self._envs = [make() for _ in range(num_envs)]
@@ -103,6 +106,8 @@ class _Copies(Batch):
         self._shape, self._dtype = spec.batch(spec.observation, num_envs), spec.observation.dtype
         self._random: list[np.random.Generator] = []
         self._all_terminal = [True] * num_envs  # of the agents that ended in this episode
+        self._starts = [0] * num_envs  # the seeds of the present episodes
+        self._since: list[list[np.ndarray]] = [[] for _ in range(num_envs)]  # the actions since then, encoded
 
     def __len__(self) -> int:
         return len(self._envs)
@@ -121,27 +126,58 @@ class _Copies(Batch):
         terminated, truncated = np.zeros(len(self), bool), np.zeros(len(self), bool)
         for row, env in enumerate(self._envs):
             alive = set(env.agents)
-            acts = {agent: action[row, i] for i, agent in enumerate(self._agents) if agent in alive}
-            seen, rewards, terminal, _, _ = env.step(acts)
-            left = set(env.agents)
-            for agent in alive - left:
-                self._all_terminal[row] &= bool(terminal[agent])
+            seen, rewards = self._act(row, action[row])
             for i, agent in enumerate(self._agents):
                 reward[row, i] = rewards[agent] if agent in alive else 0.0
             self._write(final[row], seen, alive)
             obs[row] = final[row]
-            if not left:
+            if not env.agents:
                 terminated[row], truncated[row] = self._all_terminal[row], not self._all_terminal[row]
                 self._restart(row, obs)
         return Step(obs, reward, terminated, truncated, final)
+
+    def history(self) -> dict[str, np.ndarray]:
+        if self.cut:
+            return {}
+        return {"random": text([generator.bit_generator.state for generator in self._random]),
+                "starts": np.array(self._starts, np.int64), **flat(self._since)}
+
+    def replay(self, seeds: list[int], saved: Mapping[str, np.ndarray]) -> bool:
+        if "starts" not in saved:
+            return False
+        self.obs = self.begin(seeds)
+        for row, (start, actions) in enumerate(zip(saved["starts"], ragged(saved), strict=True)):
+            self._start(row, int(start), self.obs)
+            for action in actions:
+                alive = set(self._envs[row].agents)
+                self.obs[row] = 0
+                self._write(self.obs[row], self._act(row, action)[0], alive)
+        for generator, state in zip(self._random, plain(saved["random"]), strict=True):
+            generator.bit_generator.state = state
+        return True
 
     def close(self) -> None:
         for env in self._envs:
             env.close()
 
+    def _act(self, row: int, action: np.ndarray) -> tuple[dict[str, Any], dict[str, float]]:
+        """Steps one copy: what its agents see, and their rewards."""
+        env = self._envs[row]
+        self._since[row].append(np.array(action))
+        alive = set(env.agents)
+        seen, rewards, terminal, _, _ = env.step(
+            {agent: action[i] for i, agent in enumerate(self._agents) if agent in alive})
+        for agent in alive - set(env.agents):
+            self._all_terminal[row] &= bool(terminal[agent])
+        return seen, rewards
+
     def _restart(self, row: int, obs: np.ndarray) -> None:
         # A seed per episode: whether an unseeded reset goes on with the old generator is up to each environment.
-        seen, _ = self._envs[row].reset(seed=int(self._random[row].integers(2**31)))
+        self._start(row, int(self._random[row].integers(2**31)), obs)
+
+    def _start(self, row: int, seed: int, obs: np.ndarray) -> None:
+        seen, _ = self._envs[row].reset(seed=seed)
+        self._starts[row], self._since[row] = seed, []
         self._all_terminal[row] = True
         obs[row] = 0
         self._write(obs[row], seen, set(self._envs[row].agents))

@@ -23,16 +23,17 @@ class State:
     seconds: float  # of training, compilation apart
     episode_return: float | None
     loss: float | None
+    before: int = 0  # of the steps, those that an earlier run made
 
     @property
     def rate(self) -> float:
         """Environment steps per second, of all seeds."""
-        return self.steps * self.seeds / max(self.seconds, 1e-9)
+        return (self.steps - self.before) * self.seeds / max(self.seconds, 1e-9)
 
     @property
     def left(self) -> float:
         """Seconds to go."""
-        return max(0, self.total - self.steps) * self.seconds / max(self.steps, 1)
+        return max(0, self.total - self.steps) * self.seconds / max(self.steps - self.before, 1)
 
     def show(self) -> str:
         parts = [f"{self.steps:,} of {self.total:,} steps ({self.steps / self.total:.0%})", f"{self.rate:,.0f} steps/s"]

@@ -6,6 +6,7 @@
     metrics.jsonl   one object per update, written as it happens
     tensorboard/    the same for TensorBoard
     weights/SEED/   the weights and what the environment's wrappers learnt (Orbax)
+    checkpoints/    all that it takes to go on, of some points of the run
     result.json     the summary that `msrl train --json` prints
     curve.png       return against environment steps
 
@@ -15,7 +16,9 @@ place. Nothing exists before `open`, which comes with the first update.
 
 import json
 import os
+import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +64,13 @@ def check_free(path: Path) -> None:
 class RunFolder:
     """`open`, then `row` per update and `keep` per seed, then `close`."""
 
-    def __init__(self, path: Path, about: dict[str, Any], command: str):
-        check_free(path)
+    def __init__(self, path: Path, about: dict[str, Any], command: str,
+                 resumed: Sequence[dict[str, Any]] | None = None):
+        """`resumed`: of a run that goes on, the rows so far; what was written after them is forgotten."""
+        if resumed is None:
+            check_free(path)
         self.path, self.about, self.command = path, about, command
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = list(resumed or ())
         self._boards: dict[str, Any] = {}
         self._metrics: int | None = None
 
@@ -78,6 +84,8 @@ class RunFolder:
         script = self.path / "reproduce.sh"
         write(script, f"#!/bin/sh\n{self.command}\n".encode())
         script.chmod(0o755)
+        if (self.path / "metrics.jsonl").exists():
+            write(self.path / "metrics.jsonl", "".join(dumps(row) + "\n" for row in self.rows).encode())
         self._metrics = os.open(self.path / "metrics.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     def row(self, row: dict[str, Any]) -> None:
@@ -92,7 +100,13 @@ class RunFolder:
 
     def keep(self, seed: int, tree: Any) -> None:
         """Saves what one seed has learnt."""
-        weights.save(self.path / "weights" / str(seed), tree)
+        place = self.path / "weights" / str(seed)
+        aside = place.with_name(f".{place.name}")
+        shutil.rmtree(aside, ignore_errors=True)
+        weights.save(aside, tree)
+        if place.exists():  # a run that goes on has kept something before
+            shutil.rmtree(place)
+        aside.rename(place)
 
     def close(self, status: str, result: dict[str, Any] | None = None) -> None:
         """Completes the folder; afterwards it does not change."""
@@ -133,3 +147,15 @@ def read_config(path: Path) -> dict[str, Any]:
         why = f"There is no {file}." if not file.is_file() else f"{file} is not one that `msrl train` writes."
         raise UsageError(f"{path} is not a run folder.", why=why,
                          instead="Name a folder that `msrl train` made, for instance one under runs/.") from error
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The metrics of a run folder, as far as they are whole."""
+    rows = []
+    file = path / "metrics.jsonl"
+    for line in file.read_text().splitlines() if file.is_file() else ():
+        try:
+            rows.append(dict(json.loads(line)))
+        except (ValueError, TypeError):
+            break
+    return rows

@@ -32,6 +32,15 @@ class Ledger:
         self.dropped[reason] += steps
         self.in_flight -= steps
 
+    def settled(self) -> dict[str, Any]:
+        """As a run that goes on from here finds it: what is in flight has not been made yet."""
+        return {**self.asdict(), "produced": self.trained + sum(self.dropped.values()), "in_flight": 0}
+
+    @staticmethod
+    def fromdict(found: dict[str, Any]) -> "Ledger":
+        return Ledger(found["produced"], found["trained"], Counter(found["dropped"]), found["in_flight"],
+                      Counter({int(lag): count for lag, count in found.get("lags", {}).items()}))
+
     @property
     def balanced(self) -> bool:
         return self.produced == self.trained + sum(self.dropped.values()) + self.in_flight

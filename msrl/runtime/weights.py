@@ -25,14 +25,23 @@ def save(folder: Path, tree: Any) -> None:
             for name in outer:
                 inner = inner.setdefault(name, {})
             inner[last] = array
+    save_arrays(folder, nested)
+
+
+def save_arrays(folder: Path, nested: dict[str, Any]) -> None:
+    """Nested dicts of arrays. Empty ones are left out: Orbax takes none."""
     with _checkpointer() as checkpointer:
-        checkpointer.save(folder.absolute(), nested)
+        checkpointer.save(folder.absolute(), {name: x for name, x in nested.items() if isinstance(x, dict) or x.size})
+
+
+def load_arrays(folder: Path) -> dict[str, Any]:
+    with _checkpointer() as checkpointer:
+        return checkpointer.restore(folder.absolute())
 
 
 def load(folder: Path, like: Any) -> Any:
     """The tree that was saved, in the form of `like`: arrays or ShapeDtypeStructs."""
-    with _checkpointer() as checkpointer:
-        nested = checkpointer.restore(folder.absolute())
+    nested = load_arrays(folder)
 
     def find(path: tuple, leaf: Any) -> Any:
         names = _names(path)

@@ -1,0 +1,88 @@
+"""A run's checkpoints: when they are made, what they are made of, and how a run goes on from one.
+
+In: workers, and a checkpoint to begin with or none. Out: checkpoints, each once all instances have put down what they
+have at the same point of the loop.
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from msrl.backends.gathering import common_loops, deal, gather
+from msrl.backends.schedule import Schedule
+from msrl.backends.snapshots import WHOLE, Share, order_of
+from msrl.backends.worker import Worker
+from msrl.errors import UsageError
+from msrl.ir.graph import base
+from msrl.ir.placed import PlacedGraph
+from msrl.runtime.checkpoints import Checkpoint
+from msrl.runtime.ledger import Ledger
+
+
+class Saving:
+    """One run's. `every`: passes between two checkpoints; 0 for those that are asked for. `start`: the one to go on
+    from. `about`: what each is to say of the run."""
+
+    def __init__(self, workers: Sequence[Worker], lead: Worker, placed: PlacedGraph, every: int,
+                 start: Checkpoint | None, about: dict[str, Any]):
+        self.lead, self.start, self.about = lead, start, about
+        loops = common_loops(worker.program for worker in workers)
+        if every and not loops:
+            raise UsageError("This run cannot be saved while it trains.",
+                             why="`train` has no loop at its top level that all fragments take part in.",
+                             instead="Leave out --checkpoint-every, or put what is repeated into one loop.")
+        self.ordered = not lead.exchange.unordered and lead.exchange.lockstep
+        self.schedule = Schedule(loops, every, not self.ordered)
+        self.workers = [worker for worker in workers if type(worker) is Worker]  # a switchboard has nothing of its own
+        self.shares: dict[tuple[str, int], dict[Worker, Share]] = {}  # as they come in: by point and worker
+        order = order_of(placed.graph)
+        for worker in workers:
+            worker.order = order
+            worker.schedule, worker.divided = self.schedule, placed.divided(worker.program.fragment.name)
+            if start is not None:
+                worker.given = deal(worker, Share(start.loop, start.update, start.parts, start.about["counted"]))
+        if start is not None and start.about["ledger"]:
+            lead.exchange.restore(Ledger.fromdict(start.about["ledger"]))
+
+    @property
+    def accounted(self) -> bool:
+        """Is there a ledger? Else steps are learnt from where they are made."""
+        exchange = self.lead.exchange
+        return exchange.lead is not None or (exchange.store is not None and not exchange.store.lockstep)
+
+    def collect(self, worker: Worker, episodes: list[float]) -> Checkpoint | None:
+        """Takes what a worker has put down, if it has; a checkpoint once all have. `episodes`: what was told of them so
+        far."""
+        share, worker.share = worker.share, None
+        shares = self._complete(worker, share) if share else None
+        if not shares:
+            return None
+        problem = next((mine.problem for _, mine in shares if mine.problem), None)
+        if problem is not None:
+            raise problem
+        lead, parts = shares[0][1], gather(shares)
+        ledger = None
+        if self.accounted:
+            ledger = copy.deepcopy(lead.ledger) or Ledger()
+            if not self.ordered and ledger.in_flight:
+                ledger.drop(ledger.in_flight, "resume")
+        count = max((int(np.max(one[WHOLE][""].array)) for name, one in parts.items() if base(name) == "#env.step"),
+                    default=0)
+        return Checkpoint(lead.loop, lead.passes, parts, {
+            **self.about, "env_steps": count * self.lead.ops.world.config.num_envs, "episodes": episodes,
+            "counted": max(mine.counted for _, mine in shares), "ledger": ledger.settled() if ledger else None})
+
+    def _complete(self, worker: Worker, share: Share) -> list[tuple[Worker, Share]] | None:
+        """All shares of one point once they are there, that of the leader first. Where instances do not wait for one
+        another, what the leader has put down is completed by what the others put down after it."""
+        point = (share.loop, share.passes) if self.ordered else ("", 0)
+        here = self.shares.setdefault(point, {})
+        if not self.ordered and worker is not self.lead and self.lead not in here:
+            return None
+        here[worker] = share
+        if len(here) < len(self.workers):
+            return None
+        del self.shares[point]
+        return [(self.lead, here[self.lead]), *((w, here[w]) for w in self.workers if w is not self.lead)]

@@ -1,0 +1,208 @@
+"""Checkpoints on disk: everything that a run has at one point of its loop, from which it can go on anywhere.
+
+    checkpoints/SEED-UPDATE/manifest.json  what it is, with a checksum for each part
+    checkpoints/SEED-UPDATE/state/         the arrays (Orbax), by component and shard
+
+They are written in the background. A checkpoint is there, complete, or not at all; a save that fails harms no other.
+Reading one executes nothing of it: there are arrays, and names for them. The newest few are kept, and the best.
+"""
+
+import hashlib
+import json
+import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from msrl.errors import RunError, UsageError
+from msrl.runtime import weights
+from msrl.runtime.files import dumps, write
+from msrl.runtime.packing import Leaf, Packed
+
+FORMAT = 1
+FOLDER, MANIFEST, STATE = "checkpoints", "manifest.json", "state"
+Parts = dict[str, dict[str, Packed]]  # name → shard → what it is there
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A run between two updates. `about` is what else there is to know: plain data."""
+
+    loop: str
+    update: int  # passes of the loop so far
+    parts: Parts
+    about: dict[str, Any]
+
+    @property
+    def env_steps(self) -> int:
+        return int(self.about["env_steps"])
+
+
+def name_of(seed: int, update: int) -> str:
+    return f"{seed}-{update:08d}"
+
+
+class Checkpoints:
+    """Those of one run folder, as it is being written. `save` returns at once; `wait` when all is on disk."""
+
+    def __init__(self, run: Path, keep: int):
+        self.path, self.keep = run / FOLDER, keep
+        self.writer = ThreadPoolExecutor(1, "msrl-checkpoint")
+        self.pending: Future | None = None
+
+    def save(self, seed: int, checkpoint: Checkpoint) -> None:
+        self.wait()
+        self.pending = self.writer.submit(self._save, seed, checkpoint)
+
+    def wait(self) -> None:
+        """Raises what went wrong."""
+        pending, self.pending = self.pending, None
+        if pending is not None:
+            pending.result()
+
+    def close(self) -> None:
+        try:
+            self.wait()
+        finally:
+            self.writer.shutdown()
+
+    def _save(self, seed: int, checkpoint: Checkpoint) -> None:
+        path = self.path / name_of(seed, checkpoint.update)
+        try:
+            write_checkpoint(path, checkpoint)
+            self._prune(seed)
+        except OSError as error:
+            sound = newest(self.path.parent, seed)
+            raise RunError(f"The checkpoint {path} could not be written.", why=f"{error.strerror or error}.",
+                           instead=f"Make room or give permission; the run can go on from {sound}: msrl resume "
+                                   f"{self.path.parent}" if sound else "Make room, or give permission.") from error
+
+    def _prune(self, seed: int) -> None:
+        """Keeps the newest, and the best of those that have a score."""
+        there = [(path, manifest) for path in listed(self.path.parent, seed) if (manifest := _manifest(path))]
+        scored = [(manifest["about"]["score"], path) for path, manifest in there
+                  if manifest["about"].get("score") is not None]
+        best = max(scored)[1] if scored else None
+        for path, _ in there[:-self.keep]:
+            if path != best:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    aside = path.with_name(f".{path.name}")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        aside.mkdir(parents=True)
+        weights.save_arrays(aside / STATE, {
+            _key(part, shard, path): leaf.array for part, shards in checkpoint.parts.items()
+            for shard, packed in shards.items() for path, leaf in packed.items()})
+        manifest = {
+            "format": FORMAT, "loop": checkpoint.loop, "update": checkpoint.update, "about": checkpoint.about,
+            "parts": {part: {shard: {"sha256": checksum(packed), "leaves": {
+                path: [leaf.kind, leaf.array.dtype.name, list(leaf.array.shape)] for path, leaf in packed.items()}}
+                for shard, packed in shards.items()} for part, shards in checkpoint.parts.items()}}
+        write(aside / MANIFEST, (dumps(manifest) + "\n").encode())
+        if path.exists():
+            shutil.rmtree(path)
+        aside.rename(path)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def checksum(packed: Packed) -> str:
+    digest = hashlib.sha256()
+    for path, leaf in sorted(packed.items(), key=lambda item: item[0]):
+        digest.update(f"{path} {leaf.kind} {leaf.array.dtype.str} {leaf.array.shape}\n".encode())
+        digest.update(np.ascontiguousarray(leaf.array).tobytes())
+    return digest.hexdigest()
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def listed(run: Path, seed: int | None = None) -> list[Path]:
+    """The checkpoints of a run (of one of its seeds), oldest first."""
+    folder = run / FOLDER
+    found = [path for path in folder.iterdir() if path.is_dir() and _numbers(path)] if folder.is_dir() else []
+    return sorted((path for path in found if seed is None or _numbers(path)[0] == seed), key=_numbers)
+
+
+def _numbers(path: Path) -> tuple[int, ...]:
+    seed, dash, update = path.name.rpartition("-")
+    return (int(seed), int(update)) if dash and seed.isdecimal() and update.isdecimal() else ()
+
+
+class Unsound(Exception):
+    """Why a checkpoint cannot be used."""
+
+
+def newest(run: Path, seed: int | None = None, apart_from: Path | None = None) -> Path | None:
+    """The newest that is sound."""
+    for path in reversed(listed(run, seed)):
+        try:
+            if path != apart_from:
+                read(path)
+                return path
+        except Unsound:
+            continue
+    return None
+
+
+def load(path: Path) -> Checkpoint:
+    """Reads a checkpoint; offers another one if it is not sound."""
+    try:
+        return read(path)
+    except Unsound as problem:
+        run = path.parent.parent
+        sound = newest(run, apart_from=path)
+        raise UsageError(
+            f"The checkpoint {path} cannot be used.", why=str(problem),
+            instead=f"Go on from the newest sound one: msrl resume {run} --checkpoint {sound.name}" if sound else
+            f"There is no other; train again: sh {run / 'reproduce.sh'}") from problem
+
+
+def read(path: Path) -> Checkpoint:
+    """Reads a checkpoint and holds it against its checksums."""
+    manifest = _manifest(path)
+    if manifest is None:
+        raise Unsound(f"Its {MANIFEST} is missing, or is not one that a run writes.")
+    if manifest.get("format") != FORMAT:
+        raise Unsound(f"It has the format {manifest.get('format')!r}, and this version of MSRL reads {FORMAT}.")
+    try:
+        arrays = weights.load_arrays(path / STATE)
+        parts = {part: {shard: _packed(part, shard, arrays, said) for shard, said in shards.items()}
+                 for part, shards in manifest["parts"].items()}
+        return Checkpoint(str(manifest["loop"]), int(manifest["update"]), parts, manifest["about"])
+    except Exception as error:  # whatever a reader of damaged files raises
+        first = (str(error).splitlines() or [""])[0]
+        raise Unsound(f"It is damaged: {type(error).__name__}: {first}") from error
+
+
+def _packed(part: str, shard: str, arrays: dict[str, np.ndarray], said: dict[str, Any]) -> Packed:
+    packed = {}
+    for path, (kind, dtype, shape) in said["leaves"].items():
+        empty = np.zeros(shape, dtype)
+        array = arrays[_key(part, shard, path)] if empty.size else empty
+        if (array.dtype, array.shape) != (empty.dtype, empty.shape):
+            raise ValueError(f"{part} {path} is {array.dtype}{list(array.shape)}, not {dtype}{shape}")
+        packed[path] = Leaf(kind, array)
+    if checksum(packed) != said["sha256"]:
+        raise ValueError(f"{part} does not have its checksum")
+    return packed
+
+
+def _manifest(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads((path / MANIFEST).read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and isinstance(found.get("about"), dict) else None
+
+
+def _key(part: str, shard: str, path: str) -> str:
+    """A name that every file system takes."""
+    return quote(f"{part}/{shard}/{path}", safe="").replace(".", "%2E")
