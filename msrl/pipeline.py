@@ -144,11 +144,12 @@ class Program:
         found, self.checkpoint = self.checkpoint, None
         return found
 
-    def deployed(self, deployment: Deployment) -> "Program":
+    def deployed(self, deployment: Deployment, start: Checkpoint | None = None) -> "Program":
         """The same strict program spread out in another way, and not yet run. What was compiled is shared: strict
         mode runs the same executables wherever it is."""
         assert self.strict
         other = copy.copy(self)
+        other.start, other.checkpoint_every = start, 0
         other._deploy(deployment)
         other.resources, other.env_steps = {}, 0
         return other
@@ -205,10 +206,13 @@ class Program:
 
     def _update(self, steps: dict[Worker, tuple[int, np.ndarray]], states: dict[Worker, Any], seen: np.ndarray,
                 metrics: dict[str, float] | None = None) -> Update:
-        self.env_steps = sum(count for count, _ in steps.values())
+        # Those who step may be heard of after the one that learns; what an earlier run made is known.
+        self.env_steps = max(sum(count for count, _ in steps.values()), self.start.env_steps if self.start else 0)
         self.shard_states = [state for worker in self.workers if worker in states
                              for state in shards_of(states[worker], worker.ops.world.shards, self.seeds)]
         totals = sum((totals for _, totals in steps.values()), np.zeros(3))
+        if self.start and len(steps) < sum("env" in worker.program.fragment.components for worker in self.workers):
+            totals = seen.copy()
         episodes, returns, lengths = totals - seen
         seen[:] = totals
         metrics = self._metrics() if metrics is None else metrics

@@ -16,7 +16,7 @@ from msrl.backends.snapshots import WHOLE, Share, order_of
 from msrl.backends.worker import Worker
 from msrl.errors import UsageError
 from msrl.ir.graph import base
-from msrl.ir.placed import PlacedGraph
+from msrl.ir.placed import PARAMETERS, PlacedGraph
 from msrl.runtime.checkpoints import Checkpoint
 from msrl.runtime.ledger import Ledger
 
@@ -28,14 +28,15 @@ class Saving:
     def __init__(self, workers: Sequence[Worker], lead: Worker, placed: PlacedGraph, every: int,
                  start: Checkpoint | None, about: dict[str, Any]):
         self.lead, self.start, self.about = lead, start, about
-        loops = common_loops(worker.program for worker in workers)
+        # One that keeps parameters has nothing that learners do not have.
+        self.workers = [worker for worker in workers if PARAMETERS not in worker.program.fragment.components]
+        loops = common_loops(worker.program for worker in self.workers)
         if every and not loops:
             raise UsageError("This run cannot be saved while it trains.",
                              why="`train` has no loop at its top level that all fragments take part in.",
                              instead="Leave out --checkpoint-every, or put what is repeated into one loop.")
         self.ordered = not lead.exchange.unordered and lead.exchange.lockstep
         self.schedule = Schedule(loops, every, not self.ordered)
-        self.workers = [worker for worker in workers if type(worker) is Worker]  # a switchboard has nothing of its own
         self.shares: dict[tuple[str, int], dict[Worker, Share]] = {}  # as they come in: by point and worker
         order = order_of(placed.graph)
         for worker in workers:
@@ -43,7 +44,7 @@ class Saving:
             worker.schedule, worker.divided = self.schedule, placed.divided(worker.program.fragment.name)
             if start is not None:
                 worker.given = deal(worker, Share(start.loop, start.update, start.parts, start.about["counted"]))
-        if start is not None and start.about["ledger"]:
+        if start is not None:
             lead.exchange.restore(Ledger.fromdict(start.about["ledger"]))
 
     @property
@@ -56,23 +57,22 @@ class Saving:
         """Takes what a worker has put down, if it has; a checkpoint once all have. `episodes`: what was told of them so
         far."""
         share, worker.share = worker.share, None
-        shares = self._complete(worker, share) if share else None
+        shares = self._complete(worker, share) if share and worker in self.workers else None
         if not shares:
             return None
         problem = next((mine.problem for _, mine in shares if mine.problem), None)
         if problem is not None:
             raise problem
         lead, parts = shares[0][1], gather(shares)
-        ledger = None
-        if self.accounted:
-            ledger = copy.deepcopy(lead.ledger) or Ledger()
-            if not self.ordered and ledger.in_flight:
-                ledger.drop(ledger.in_flight, "resume")
         count = max((int(np.max(one[WHOLE][""].array)) for name, one in parts.items() if base(name) == "#env.step"),
                     default=0)
+        steps = count * self.lead.ops.world.config.num_envs
+        ledger = copy.deepcopy(lead.ledger) if self.accounted and lead.ledger else Ledger(steps, steps)
+        if not self.ordered and ledger.in_flight:
+            ledger.drop(ledger.in_flight, "resume")
+        counted = max(mine.counted for _, mine in shares) if self.accounted else count
         return Checkpoint(lead.loop, lead.passes, parts, {
-            **self.about, "env_steps": count * self.lead.ops.world.config.num_envs, "episodes": episodes,
-            "counted": max(mine.counted for _, mine in shares), "ledger": ledger.settled() if ledger else None})
+            **self.about, "env_steps": steps, "episodes": episodes, "counted": counted, "ledger": ledger.settled()})
 
     def _complete(self, worker: Worker, share: Share) -> list[tuple[Worker, Share]] | None:
         """All shares of one point once they are there, that of the leader first. Where instances do not wait for one

@@ -41,10 +41,10 @@ def pack(tree: Any, what: str) -> Packed:
 
 def _pack(leaf: Any, what: str) -> Leaf:
     match leaf:
+        case np.ndarray() | np.generic():  # first: some of NumPy's scalars are Python's numbers, too
+            return Leaf("numpy" if isinstance(leaf, np.ndarray) else "scalar", np.array(leaf))
         case bool() | int() | float():
             return Leaf(type(leaf).__name__, np.array(leaf))
-        case np.ndarray() | np.generic():
-            return Leaf("numpy" if isinstance(leaf, np.ndarray) else "scalar", np.array(leaf))
         case jax.Array():
             if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
                 return Leaf("key", np.array(jax.random.key_data(leaf)))

@@ -38,16 +38,18 @@ def test_a_signal_ends_a_run_well(tmp_path, number):
     until_training(process)
     process.send_signal(number)
     out, err = process.communicate()
-    assert process.returncode == 128 + number
-    assert f"{number.name}: stopping after the current chunk. Once more stops at once." in err.splitlines()
+    assert process.returncode == 0
+    assert f"{number.name}: stopping after the current update. Once more stops at once." in err.splitlines()
     assert "run folder   run" in err.splitlines()
+    assert "resume       msrl resume run" in err.splitlines()
     result = json.loads(out.splitlines()[-1])
-    assert (result["status"], result["eval_return_mean"]) == ("interrupted", None)
+    assert (result["status"], result["resumable"], result["eval_return_mean"]) == ("interrupted", True, None)
     folder = tmp_path / "run"
     assert json.loads((folder / "config.json").read_text())["status"] == "interrupted"
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["env_steps"] == result["env_steps"] > 0
     assert (folder / "curve.png").is_file() and (folder / "weights" / "0").is_dir()
+    assert len(list((folder / "checkpoints").iterdir())) == 1
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path):

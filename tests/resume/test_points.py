@@ -1,4 +1,4 @@
-"""A strict run that goes on from any of its checkpoints, under any distribution of its class, ends with the same bits."""
+"""A strict run that goes on from any of its points, under any distribution of its class, ends with the same bits."""
 
 import pytest
 
@@ -35,15 +35,12 @@ def unlike(one: pipeline.Program, other: pipeline.Program) -> str | None:
 
 def check(trainer, env, deployments, tmp_path, every, **settings):
     """From each of its points, a run goes on under the next of the deployments."""
-    def made(deployment, **more):
-        return pipeline.compile(trainer, env, strict=True, deployment=deployment, **settings, **more)
-
-    whole = made(deployments[-1], checkpoint_every=every)
+    whole = pipeline.compile(trainer, env, strict=True, deployment=deployments[-1], checkpoint_every=every, **settings)
     points = finished(whole)
     for number, point in enumerate(points):
         path = tmp_path / f"0-{number:08d}"
         write_checkpoint(path, point)
-        other = made(deployments[number % len(deployments)], start=read(path))
+        other = whole.deployed(deployments[number % len(deployments)], read(path))
         finished(other)
         assert unlike(whole, other) is None, (number, point.update)
     return points
