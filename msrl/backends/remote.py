@@ -73,7 +73,7 @@ class Assignment:
     record: dict[str, Any] | None  # in strict mode: what the bits depend on
     saved: tuple[tuple[str, ...], int, bool]  # as in Schedule: loops, every, unordered
     given: Share | None  # as Worker.given
-    ledger: Ledger  # the accounts so far
+    ledger: dict[str, Any]  # the accounts so far
 
     @property
     def title(self) -> str:
@@ -117,7 +117,7 @@ def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: En
         worker.ops.devices.mesh.size if worker.ops.devices else 1,
         surroundings.record() if worker.strict else None,
         (worker.schedule.loops, worker.schedule.every, worker.schedule.unordered), worker.given,
-        worker.exchange.ledger)
+        worker.exchange.ledger.asdict())
         for worker in workers]
 
 
@@ -201,7 +201,7 @@ def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
     worker.group = GroupOfProcesses(ops) if grouped else None
     worker.divided, worker.given, worker.schedule = assignment.divided, assignment.given, Schedule(*assignment.saved)
     worker.order = order_of(graph)
-    exchange.restore(assignment.ledger)
+    exchange.ledger.restore(assignment.ledger)
     return worker
 
 

@@ -45,7 +45,7 @@ class Saving:
             if start is not None:
                 worker.given = deal(worker, Share(start.loop, start.update, start.parts, start.about["counted"]))
         if start is not None:
-            lead.exchange.restore(Ledger.fromdict(start.about["ledger"]))
+            lead.exchange.ledger.restore(start.about["ledger"])
 
     @property
     def accounted(self) -> bool:

@@ -94,12 +94,6 @@ class Exchange:
             self.ledger.send(steps)
             self._steps.setdefault(source, deque()).append(steps)
 
-    def restore(self, ledger: Ledger) -> None:
-        """Goes on with the accounts of an earlier run."""
-        self.ledger = ledger
-        if self.store is not None:
-            self.store.ledger = ledger
-
     def full(self, move_id: str, source: int) -> bool:
         """Must the sender wait?"""
         return False

@@ -36,10 +36,11 @@ class Ledger:
         """As a run that goes on from here finds it: what is in flight has not been made yet."""
         return {**self.asdict(), "produced": self.trained + sum(self.dropped.values()), "in_flight": 0}
 
-    @staticmethod
-    def fromdict(found: dict[str, Any]) -> "Ledger":
-        return Ledger(found["produced"], found["trained"], Counter(found["dropped"]), found["in_flight"],
-                      Counter({int(lag): count for lag, count in found.get("lags", {}).items()}))
+    def restore(self, found: dict[str, Any]) -> None:
+        """Goes on with the accounts of an earlier run, as `asdict` gave them."""
+        self.produced, self.trained, self.in_flight = found["produced"], found["trained"], found["in_flight"]
+        self.dropped = Counter(found["dropped"])
+        self.lags = Counter({int(lag): count for lag, count in found.get("lags", {}).items()})
 
     @property
     def balanced(self) -> bool:

@@ -77,6 +77,26 @@ def test_ppo_has_the_bits_of_one_process(deployment):
     assert_same(here.resources, there.resources)
 
 
+def test_a_checkpoint_goes_from_process_to_process():
+    """Asked for while workers are on their way, it is of one point all the same."""
+    settings = {**PPO, "strict": True, "total_steps": 320}
+    here = compile("ppo", "CartPole-v1", **settings)
+    there = compile("ppo", "CartPole-v1", deployment=COARSE, **settings)
+    list(here.run())
+    running, point = there.run(), None
+    next(running)
+    assert there.ask_checkpoint()
+    while point is None:
+        assert next(running, None) is not None
+        point = there.taken()
+    running.close()
+    assert 0 < point.update < 20
+    for deployment in (Deployment(), Deployment("single-learner-fine", "ray", actors=1)):
+        other = compile("ppo", "CartPole-v1", deployment=deployment, start=point, **settings)
+        assert list(other.run())[-1].env_steps == 320
+        assert weights_sha256(other.params()) == weights_sha256(here.params())
+
+
 def test_agent_shards_have_the_bits_of_one_process():
     settings = dict(strict=True, shards=2, agent_shards=4)
     here = compile(Herding, Herd(), **settings)
@@ -104,9 +124,15 @@ def test_fast_learners_of_several_processes_are_one_program():
     Deployment("central-async", "ray", learners=2)], ids=lambda deployment: deployment.distribution)
 def test_first_come_first_served(deployment):
     program = compile("impala", "CartPole-v1", deployment=deployment, learner_shards=deployment.learners, num_envs=4,
-                      shards=2, rollout=4, total_steps=160, hidden=(8,))
-    last = list(program.run())[-1].accounts
+                      shards=2, rollout=4, total_steps=160, hidden=(8,), checkpoint_every=2)
+    updates, points = [], []
+    for update in program.run():
+        updates.append(update)
+        points.append(program.taken())
+    last = updates[-1].accounts
     assert last["trained"] == 160
+    taken = [point.about["ledger"] for point in points if point]
+    assert taken and all(each["produced"] == each["trained"] + sum(each["dropped"].values()) for each in taken)
     assert last["produced"] == last["trained"] + sum(last["dropped"].values()) + last["in_flight"]
     assert sum(last["lags"].values()) == 2 * 10
 
