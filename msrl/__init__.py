@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from msrl.deployment import Deployment
     from msrl.pipeline import Program, Update
-    from msrl.training import Result, compile, train
+    from msrl.training import Result, compile, resume, train
 
 __version__ = "0.1.0"
-__all__ = ["Deployment", "Program", "Result", "Update", "__version__", "compile", "train"]
+__all__ = ["Deployment", "Program", "Result", "Update", "__version__", "compile", "resume", "train"]
 
 _HOMES = {
     "Deployment": "msrl.deployment",
@@ -21,6 +21,7 @@ _HOMES = {
     "Result": "msrl.training",
     "Update": "msrl.pipeline",
     "compile": "msrl.training",
+    "resume": "msrl.training",
     "train": "msrl.training",
 }
 

@@ -1,4 +1,4 @@
-"""`msrl.train` and `msrl.compile`: the pipeline for those who write Python.
+"""`msrl.train`, `msrl.resume` and `msrl.compile`: the pipeline for those who write Python.
 
 In: an algorithm, an environment, settings. Out: a `Result`, or the `Program` itself. Bad input is refused before
 anything is written.
@@ -15,35 +15,54 @@ from msrl.deployment import Deployment
 from msrl.errors import UsageError
 from msrl.jobs import prepare
 from msrl.pipeline import Program
+from msrl.resuming import resumed
 from msrl.running import Result, run
+from msrl.runtime.checkpoints import Checkpoint
 from msrl.runtime.display import ConsoleDisplay, Display
 from msrl.runtime.folder import check_free
 
 
 def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
-            config: Config | None = None, deployment: Deployment | str | Path | None = None, **fields: Any) -> Program:
+            config: Config | None = None, deployment: Deployment | str | Path | None = None, checkpoint_every: int = 0,
+            start: Checkpoint | None = None, **fields: Any) -> Program:
     """Compiles an algorithm for an environment; `Program.run()` trains it. `fields` override the configuration's and
-    the deployment's: `msrl.compile("ppo", "CartPole-v1", shards=2, distribution="single-learner-coarse", actors=2)`."""
-    job = prepare(algorithm, env, seed=seed, seeds=seeds, strict=strict, config=config, deployment=deployment, **fields)
+    the deployment's: `msrl.compile("ppo", "CartPole-v1", shards=2, distribution="single-learner-coarse", actors=2)`.
+    After every `checkpoint_every` passes of its loop, `Program.taken()` has a checkpoint, which may be the `start` of
+    another program."""
+    job = prepare(algorithm, env, seed=seed, seeds=seeds, strict=strict, config=config, deployment=deployment,
+                  checkpoint_every=checkpoint_every, **fields)
     if seeds > 1 and job.deployment.distribution != "local":
         raise UsageError(f"{seeds} seeds cannot be trained at once under {job.deployment.distribution}.",
                          why="They share one compiled program, and a distribution has several.",
                          instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
     return pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=strict, config=job.config,
-                            deployment=job.deployment)
+                            deployment=job.deployment, checkpoint_every=checkpoint_every, start=start)
 
 
 def train(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
           run_dir: str | Path | None = None, progress: bool = True, eval_every: int = 0, eval_episodes: int = 100,
-          config: Config | None = None, deployment: Deployment | str | Path | None = None, **fields: Any) -> Result:
+          config: Config | None = None, deployment: Deployment | str | Path | None = None, checkpoint_every: int = 0,
+          checkpoint_keep: int = 3, **fields: Any) -> Result:
     """Trains an algorithm on an environment and evaluates it. `fields` override the configuration's and the
     deployment's: `msrl.train("ppo", env="CartPole-v1", total_steps=100_000)`. Without `run_dir`, nothing is written."""
     if run_dir is not None:
         check_free(Path(run_dir))
     job = prepare(algorithm, env, seed=seed, seeds=seeds, strict=strict, eval_every=eval_every,
-                  eval_episodes=eval_episodes, config=config, deployment=deployment, **fields)
+                  eval_episodes=eval_episodes, config=config, deployment=deployment, checkpoint_every=checkpoint_every,
+                  checkpoint_keep=checkpoint_keep, **fields)
     display = ConsoleDisplay(Console(stderr=True)) if progress else Display()
     return run(job, Path(run_dir) if run_dir is not None else None, display)
 
 
-__all__ = ["Result", "compile", "train"]
+def resume(run_dir: str | Path, *, checkpoint: str | None = None, algorithm: str | None = None, env: str | None = None,
+           progress: bool = True, deployment: Deployment | str | Path | None = None, **fields: Any) -> Result:
+    """Goes on with a run that was stopped, from its newest checkpoint or the one of that name. `fields` are those of
+    the deployment that are to be others: `msrl.resume("runs/mine", distribution="single-learner-coarse", actors=2)`."""
+    if isinstance(deployment, (str, Path)):
+        deployment = Deployment.from_file(deployment)
+    job, start = resumed(Path(run_dir), checkpoint, algorithm, env, deployment, **fields)
+    display = ConsoleDisplay(Console(stderr=True)) if progress else Display()
+    return run(job, Path(run_dir), display, start=start)
+
+
+__all__ = ["Result", "compile", "resume", "train"]
