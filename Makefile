@@ -24,9 +24,10 @@ check: .venv/dev  ## lint, types of the compiler parts, the architecture test
 verify: .venv/dev  ## the same bits under every synchronous distribution, backend and number of instances
 	@set -e; for learners in 1 4; do \
 	  for each in ppo:CartPole-v1 dqn:CartPole-v1 sac:Pendulum-v1 mappo:simple_spread a2c:CartPole-v1; do \
-	    $(BIN)/msrl verify $${each%%:*} --env $${each#*:} --learner-shards $$learners --instances 1 2 4; echo; \
+	    $(BIN)/msrl verify $${each%%:*} --env $${each#*:} --learner-shards $$learners --instances 1 2 4 \
+	      --backends inline threads ray; echo; \
 	  done; done
-	$(BIN)/msrl verify mappo --env simple_spread --agent-shards 3 --instances 1 2 3
+	$(BIN)/msrl verify mappo --env simple_spread --agent-shards 3 --instances 1 2 3 --backends inline threads ray
 
 learn: .venv/dev  ## the learning bars, three seeds each, in one place and spread out (some hours on two cores)
 	$(BIN)/python -m benchmarks.learn --spread local async coarse fine multi

@@ -67,3 +67,7 @@ class VerifyError(MsrlError):
 
 class RunError(MsrlError):
     """Something failed while training; names the user's line."""
+
+
+class LostError(RunError):
+    """A worker is gone, through no fault of the algorithm's: the run may be tried again from its last checkpoint."""

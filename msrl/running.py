@@ -16,6 +16,7 @@ import numpy as np
 
 from msrl import pipeline
 from msrl.engines.evaluation import Episodes
+from msrl.errors import LostError
 from msrl.ir.graph import Stretch, walk
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
@@ -25,6 +26,9 @@ from msrl.runtime.display import Display, State
 from msrl.runtime.files import write
 from msrl.runtime.folder import FAILED, FINISHED, INTERRUPTED, RunFolder
 from msrl.runtime.preload import Preload
+
+SNAPSHOT_SECONDS = 30.0  # between two snapshots of a run that may lose a worker
+BACK_OFF, MOST_BACK_OFF = 0.5, 30.0  # seconds before it goes on
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,8 @@ class Run:
         self.checkpoints = Checkpoints(path, job.checkpoint_keep) if path else None
         self.spent = float(rows[-1]["seconds"]) if rows else 0.0  # before this start
         self.resumable = False
+        self.losses = 0  # of workers
+        self.newest: Checkpoint | None = None  # what there is to go on from
         self.before = self.start.env_steps if self.start else 0  # steps of the present seed that an earlier run made
         self.inherited = self.before  # the same of all seeds
         self.preload = Preload(self.folder is not None)
@@ -134,7 +140,31 @@ class Run:
         return result
 
     def program(self, seed: int, seeds: int) -> None:
-        """Trains, keeps and evaluates `seeds` seeds from `seed` on, in one program."""
+        """Trains, keeps and evaluates `seeds` seeds from `seed` on. If a worker is lost, all go on from what was there
+        last: a run whose instances wait for one another can only be rewound as a whole."""
+        self.newest = self.start
+        while True:
+            try:
+                return self.attempt(seed, seeds)
+            except LostError as lost:
+                self.losses += 1
+                if self.losses > self.job.restarts:
+                    raise
+                self.rewind(seed, lost)
+
+    def rewind(self, seed: int, lost: LostError) -> None:
+        self.start, steps = self.newest, self.newest.env_steps if self.newest else 0
+        self.before, self.inherited = steps, self.inherited + steps - self.before
+        self.display.say(f"lost         {lost.what} Going on from {steps:,} steps ({self.losses} of "
+                         f"{self.job.restarts} times).")
+        self.curve = [update for update in self.curve if update.env_steps <= steps]
+        if self.folder and self.folder.opened:
+            done = [each["seed"] for each in self.done]
+            self.folder.rewind([row for row in self.folder.rows if row.get("seed") in done
+                                or row["env_steps"] <= steps])
+        time.sleep(min(BACK_OFF * 2 ** (self.losses - 1), MOST_BACK_OFF))  # whatever took one may take the next
+
+    def attempt(self, seed: int, seeds: int) -> None:
         job = self.job
         program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config,
                                    deployment=job.deployment, start=self.start,
@@ -188,6 +218,7 @@ class Run:
         latest: float | None = None
         updates = 0
         due = asked = False
+        snapshot = time.perf_counter()
         while True:
             started = time.perf_counter()
             update = next(running, None)
@@ -211,9 +242,12 @@ class Run:
             if self.complete(program) and self.stop():  # else there is not all to keep yet
                 if not asked and self.checkpoints and program.ask_checkpoint():
                     asked = True
-                elif saved or not asked:
+                elif saved or not asked or program.saving.refused:
                     self.stopped = True
                     break
+            elif self.job.deployment.backend == "ray" and time.perf_counter() - snapshot > SNAPSHOT_SECONDS:
+                snapshot = time.perf_counter()
+                program.ask_checkpoint()
         running.close()
         self.compile_seconds += program.compile_seconds
         self.train_seconds += spent - program.run_compile_seconds
@@ -227,7 +261,9 @@ class Run:
     def save(self, program: Program) -> bool:
         """Writes the checkpoint that the program has made, if it has."""
         made = program.taken()
-        if made is None or self.checkpoints is None or self.folder is None:
+        self.newest = made or self.newest
+        if made is None or self.checkpoints is None or self.folder is None \
+                or not (self.job.checkpoint_every or self.stop()):
             return False
         if not self.folder.opened:
             self.open()

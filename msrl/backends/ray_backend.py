@@ -30,7 +30,7 @@ from msrl.backends.schedule import Point
 from msrl.backends.wire import Message
 from msrl.backends.worker import Look, Worker
 from msrl.engines.reference import Reference
-from msrl.errors import RunError, UsageError
+from msrl.errors import LostError, RunError, UsageError
 
 CPUS = 0.5  # per worker: instances wait for one another most of the time
 PLACE_SECONDS = 60.0  # for a cluster to set aside what it has, if others hold it
@@ -238,9 +238,9 @@ class RayBackend:
         try:
             return ray.get(ref)
         except RayActorError as died:
-            raise RunError(f"The worker of {self.assignments[number].title} died.",
-                           why="Its process ended or its host was lost, and the others cannot go on without it.",
-                           instead="See Ray's logs for its last words; often it ran out of memory.") from died
+            raise LostError(f"The worker of {self.assignments[number].title} died.",
+                            why="Its process ended or its host was lost, and the others cannot go on without it.",
+                            instead="See Ray's logs for its last words; often it ran out of memory.") from died
 
 
 def join_cluster(address: str | None, workers: int) -> bool:

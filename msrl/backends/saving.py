@@ -14,7 +14,7 @@ from msrl.backends.gathering import common_loops, deal, gather
 from msrl.backends.schedule import Schedule
 from msrl.backends.snapshots import WHOLE, Share, order_of
 from msrl.backends.worker import Worker
-from msrl.errors import UsageError
+from msrl.errors import RunError, UsageError
 from msrl.ir.graph import base
 from msrl.ir.placed import PARAMETERS, PlacedGraph
 from msrl.runtime.checkpoints import Checkpoint
@@ -28,6 +28,7 @@ class Saving:
     def __init__(self, workers: Sequence[Worker], lead: Worker, placed: PlacedGraph, every: int,
                  start: Checkpoint | None, about: dict[str, Any]):
         self.lead, self.start, self.about = lead, start, about
+        self.refused: RunError | None = None  # why there can be no checkpoint
         # One that keeps parameters has nothing that learners do not have.
         self.workers = [worker for worker in workers if PARAMETERS not in worker.program.fragment.components]
         loops = common_loops(worker.program for worker in self.workers)
@@ -60,9 +61,11 @@ class Saving:
         shares = self._complete(worker, share) if share and worker in self.workers else None
         if not shares:
             return None
-        problem = next((mine.problem for _, mine in shares if mine.problem), None)
-        if problem is not None:
-            raise problem
+        self.refused = next((mine.problem for _, mine in shares if mine.problem), None)
+        if self.refused is not None and self.schedule.every:
+            raise self.refused
+        if self.refused is not None:  # nobody insists on it
+            return None
         lead, parts = shares[0][1], gather(shares)
         count = max((int(np.max(one[WHOLE][""].array)) for name, one in parts.items() if base(name) == "#env.step"),
                     default=0)

@@ -48,6 +48,8 @@ class TrainOptions:
     the run is interrupted."""
     checkpoint_keep: int = 3
     """How many of the newest checkpoints are kept; the best one is kept, too."""
+    restarts: int = 3
+    """How often a run goes on from its last snapshot after a worker was lost; 0 ends it with the first."""
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,9 @@ class RunFolder:
         script = self.path / "reproduce.sh"
         write(script, f"#!/bin/sh\n{self.command}\n".encode())
         script.chmod(0o755)
+        self._open_metrics()
+
+    def _open_metrics(self) -> None:
         if (self.path / "metrics.jsonl").exists():
             write(self.path / "metrics.jsonl", "".join(dumps(row) + "\n" for row in self.rows).encode())
         self._metrics = os.open(self.path / "metrics.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -97,6 +100,13 @@ class RunFolder:
             if isinstance(value, (int, float)) and name not in ("env_steps", "seed", "seeds"):
                 tag = name.replace("eval_", "eval/", 1) if name.startswith("eval_") else f"train/{name}"
                 board.add_scalar(tag, value, row["env_steps"])
+
+    def rewind(self, rows: list[dict[str, Any]]) -> None:
+        """Forgets all rows but these: what came after them will come again."""
+        assert self._metrics is not None
+        os.close(self._metrics)
+        self.rows = rows
+        self._open_metrics()
 
     def keep(self, seed: int, tree: Any) -> None:
         """Saves what one seed has learnt."""

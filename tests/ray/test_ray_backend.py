@@ -5,6 +5,7 @@ One Ray session serves all that can share it, as each takes seconds to start. Th
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -16,9 +17,12 @@ import psutil
 import pytest
 import ray
 
+from msrl import running
 from msrl.backends import ray_backend
-from msrl.errors import RunError, UsageError
+from msrl.errors import LostError, RunError, UsageError
+from msrl.jobs import prepare
 from msrl.pipeline import Deployment, compile, weights_sha256
+from msrl.runtime.display import Display
 from tests.matrix.comparing import Outcome, assert_same, strict
 from tests.matrix.herds import Herd, Herding
 from tests.matrix.loops import LOOPS
@@ -183,6 +187,51 @@ def test_a_worker_that_is_killed_is_named():
 The worker of instance 0 of fragment env died.
 Its process ended or its host was lost, and the others cannot go on without it.
 See Ray's logs for its last words; often it ran out of memory."""
+
+
+class Reaper(Display):
+    """At some updates, kills a worker's process: {update: number of the worker}."""
+
+    def __init__(self, victims: dict[int, int], monkeypatch):
+        self.victims, self.lines, self.updates, supervise = victims, [], 0, ray_backend.RayBackend._supervise
+
+        def spied(backend, actors, began):
+            self.actors = actors
+            return supervise(backend, actors, began)
+
+        monkeypatch.setattr(ray_backend.RayBackend, "_supervise", spied)
+
+    def update(self, state):
+        self.updates += 1
+        if self.updates in self.victims:
+            ray.kill(self.actors[self.victims[self.updates]])
+
+    def say(self, *lines):
+        self.lines += lines
+
+
+def test_a_run_that_loses_workers_goes_on_to_the_same_bits(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "BACK_OFF", 0.0)
+    settings = {**PPO, "strict": True, "total_steps": 160, "eval_episodes": 2}
+    wanted = running.run(prepare("ppo", "CartPole-v1", **settings), None, Display())
+    job = prepare("ppo", "CartPole-v1", deployment=COARSE, checkpoint_every=3, restarts=2, **settings)
+    reaper = Reaper({2: 1, 9: 2}, monkeypatch)
+    found = running.run(job, tmp_path / "run", reaper)
+    first, second = (line for line in reaper.lines if line.startswith("lost"))
+    assert first == "lost         The worker of instance 1 of fragment actor died. Going on from 0 steps (1 of 2 times)."
+    assert re.fullmatch("lost         The worker of instance 0 of fragment learner died. "
+                        r"Going on from (48|96) steps \(2 of 2 times\).", second)  # as far as all had been heard of
+    assert found.weights_sha256 == wanted.weights_sha256
+    assert found.per_seed[0]["steps"] == wanted.per_seed[0]["steps"]
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert sum(row["episodes"] for row in rows) == sum(update.episodes for update in wanted.curve)
+    assert not hosts_of_workers()
+
+
+def test_workers_are_not_lost_for_ever(monkeypatch):
+    job = prepare("ppo", "CartPole-v1", deployment=COARSE, restarts=0, **PPO)
+    with pytest.raises(LostError):
+        running.run(job, None, Reaper({1: 0}, monkeypatch))
 
 
 def test_what_the_cluster_does_not_have_is_refused():
