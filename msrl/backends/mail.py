@@ -11,7 +11,8 @@ import os
 import pickle
 import socket
 from collections.abc import Callable, Sequence
-from multiprocessing.connection import Client, Connection, Listener
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from threading import Lock, Thread
 
 from msrl.backends.wire import Message
@@ -24,7 +25,7 @@ class Mailbox:
 
     def __init__(self, host: str, key: bytes, deliver: Callable[[Message], None]):
         self.key, self.deliver = key, deliver
-        self.listener = Listener((host, 0), backlog=64, authkey=key)
+        self.listener = Listener((host, 0), backlog=64)
         self.address: Address = self.listener.address  # type: ignore[assignment]
         self.lines: dict[Address, tuple[Connection, Lock]] = {}
         self.closed = False
@@ -35,19 +36,25 @@ class Mailbox:
         while not self.closed:
             try:
                 line = self.listener.accept()
-            except Exception:  # a stranger, or one who hung up
+            except OSError:  # one who hung up
                 continue
+            if self.closed:
+                line.close()
+                break
             Thread(target=self._read, args=(line,), name="mail", daemon=True).start()
 
     def _read(self, line: Connection) -> None:
-        with line, contextlib.suppress(EOFError, OSError):
+        # Who knows the key is found out here, so that one who says nothing keeps nobody else waiting.
+        with line, contextlib.suppress(EOFError, OSError, AuthenticationError):
+            deliver_challenge(line, self.key)
+            answer_challenge(line, self.key)
             while True:
                 self.deliver(pickle.loads(line.recv_bytes()))
 
     def send(self, message: Message, addresses: Sequence[Address]) -> None:
         content = pickle.dumps(message, protocol=5)
         for address in addresses:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, EOFError):
                 if address not in self.lines:
                     self.lines[address] = prompt(Client(address, authkey=self.key)), Lock()
                 line, lock = self.lines[address]

@@ -1,5 +1,6 @@
 """Messages straight from process to process: in order, only from those who know the key, and nobody waits."""
 
+import socket
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client
 from queue import SimpleQueue
@@ -50,6 +51,13 @@ def test_strangers_are_not_let_in_and_disturb_nobody(boxes):
         Client(second.address, authkey=b"guessed")
     first.send(message(7), [second.address])
     assert got.get(timeout=30).number == 7
+
+
+def test_one_who_says_nothing_keeps_nobody_waiting(boxes):
+    first, second, got = boxes
+    with socket.create_connection(second.address):
+        first.send(message(7), [second.address])
+        assert got.get(timeout=30).number == 7
 
 
 def test_listens_where_it_is_told(boxes):

@@ -218,7 +218,8 @@ def test_a_run_that_loses_workers_goes_on_to_the_same_bits(tmp_path, monkeypatch
     reaper = Reaper({2: 1, 9: 2}, monkeypatch)
     found = running.run(job, tmp_path / "run", reaper)
     first, second = (line for line in reaper.lines if line.startswith("lost"))
-    assert first == "lost         The worker of instance 1 of fragment actor died. Going on from 0 steps (1 of 2 times)."
+    assert first == ("lost         The worker of instance 1 of fragment actor died. "
+                     "Going on from 0 steps (1 of 2 times).")
     assert re.fullmatch("lost         The worker of instance 0 of fragment learner died. "
                         r"Going on from (48|96) steps \(2 of 2 times\).", second)  # as far as all had been heard of
     assert found.weights_sha256 == wanted.weights_sha256
