@@ -21,6 +21,7 @@ from msrl.api import Config, Env, Trainer
 from msrl.api.ranges import Range, check_value
 from msrl.deployment import FIELDS, Deployment
 from msrl.engines.world import make_world
+from msrl.envs.host import HostEnv
 from msrl.envs.wrappers import EpisodeStats
 from msrl.errors import UsageError
 from msrl.feasibility import check
@@ -51,6 +52,7 @@ class Job:
     checkpoint_every: int = 0
     checkpoint_keep: int = 3
     restarts: int = 3
+    env_timeout: float = 0.0
 
     @property
     def together(self) -> bool:
@@ -66,7 +68,7 @@ class Job:
 def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | None = None, seed: int = 0,
             seeds: int = 1, strict: bool = False, eval_every: int = 0, eval_episodes: int = 100,
             deployment: Deployment | str | Path | None = None, checkpoint_every: int = 0, checkpoint_keep: int = 3,
-            restarts: int = 3, **fields: Any) -> Job:
+            restarts: int = 3, env_timeout: float = 0.0, **fields: Any) -> Job:
     """Checks what can be checked, loads the algorithm and makes the environment. `fields` are the configuration's, and
     those of the deployment (an object, or a TOML file) that are to be others."""
     spread = {name: fields.pop(name) for name in FIELDS if name in fields}
@@ -76,6 +78,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
                                ("checkpoint_every", checkpoint_every, 0), ("checkpoint_keep", checkpoint_keep, 1),
                                ("restarts", restarts, 0)):
         check_value(name, value, Range(least, whole=True))
+    check_value("env_timeout", env_timeout, Range(0))
     if strict:
         surroundings.pin()
     cache.enable()
@@ -83,6 +86,8 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
     settings = dataclasses.replace(config or cls.Config(), **pipeline.check_fields(cls, fields))
     made = isinstance(env, str)
     base = envs.make(env) if isinstance(env, str) else env
+    if isinstance(base, HostEnv):
+        base.timeout = env_timeout or None
     try:
         pipeline.check_deployment(placed, base, settings, strict)
     except UsageError:
@@ -91,7 +96,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
         raise
     name = algorithm if isinstance(algorithm, str) else cls.__name__
     return Job(name, cls, env if isinstance(env, str) else env.spec.id, base, made, settings, seed, seeds, strict,
-               eval_every, eval_episodes, placed, checkpoint_every, checkpoint_keep, restarts)
+               eval_every, eval_episodes, placed, checkpoint_every, checkpoint_keep, restarts, env_timeout)
 
 
 def _deployment(given: Deployment | str | Path | None) -> Deployment:
@@ -110,6 +115,7 @@ def about(job: Job, path: Path | None = None) -> dict[str, Any]:
         "seed": job.seed, "seeds": list(range(job.seed, job.seed + job.seeds)), "shards": job.config.shards,
         "strict": job.strict, "eval_every": job.eval_every, "eval_episodes": job.eval_episodes,
         "checkpoint_every": job.checkpoint_every, "checkpoint_keep": job.checkpoint_keep, "restarts": job.restarts,
+        "env_timeout": job.env_timeout,
         "observation": describe(spec.observation), "action": describe(spec.action), "agents": len(spec.agents),
         "versions": {"python": platform.python_version(), "jax": jax.__version__, "jaxlib": jaxlib.__version__,
                      "msrl": msrl.__version__},
@@ -128,6 +134,7 @@ def command(job: Job, path: Path | None = None) -> str:
     words += ["--eval-every", str(job.eval_every), "--eval-episodes", str(job.eval_episodes)]
     if job.checkpoint_every:
         words += ["--checkpoint-every", str(job.checkpoint_every), "--checkpoint-keep", str(job.checkpoint_keep)]
+    words += ["--env-timeout", str(job.env_timeout)] if job.env_timeout else []
     words += ["--restarts", str(job.restarts)] if job.restarts != Job.restarts else []
     for each in dataclasses.fields(job.config):
         words += _flag(each.name.replace("_", "-"), getattr(job.config, each.name))

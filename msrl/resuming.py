@@ -34,7 +34,8 @@ def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = N
         job = prepare(algorithm, env, seed=about["seeds"][0], seeds=len(about["seeds"]), strict=about["strict"],
                       eval_every=about["eval_every"], eval_episodes=about["eval_episodes"],
                       checkpoint_every=about["checkpoint_every"], checkpoint_keep=about["checkpoint_keep"],
-                      restarts=about["restarts"], deployment=placed.replace(**flags), **settings)
+                      restarts=about["restarts"], env_timeout=about["env_timeout"],
+                      deployment=placed.replace(**flags), **settings)
     except (KeyError, TypeError, IndexError) as error:
         raise UsageError(f"{path} is not a run folder that can be resumed.",
                          why=f"Its config.json is not one that this version of MSRL writes: {error!r}.",

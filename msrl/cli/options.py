@@ -50,6 +50,8 @@ class TrainOptions:
     """How many of the newest checkpoints are kept; the best one is kept, too."""
     restarts: int = 3
     """How often a run goes on from its last snapshot after a worker was lost; 0 ends it with the first."""
+    env_timeout: float = 0.0
+    """Seconds that a step of an environment on the host may take before it is replaced; 0 for any number."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def main(args: list[str], began: float) -> int:
         return prepare(given.algorithm, options.env, config=given.config, seed=options.seed, seeds=options.seeds,
                        strict=options.strict, eval_every=options.eval_every, eval_episodes=options.eval_episodes,
                        checkpoint_every=options.checkpoint_every, checkpoint_keep=options.checkpoint_keep,
-                       restarts=options.restarts, deployment=given.deployment), None
+                       restarts=options.restarts, env_timeout=options.env_timeout, deployment=given.deployment), None
 
     return execute(make, options.run_dir, options.json, began)
 

@@ -14,7 +14,8 @@ import numpy as np
 from gymnasium import spaces
 
 from msrl.api.env import EnvSpec, Step
-from msrl.envs.host import Batch, HostEnv
+from msrl.envs.batch import Batch
+from msrl.envs.host import HostEnv
 from msrl.envs.spaces import Codec, codec
 from msrl.errors import EnvError
 

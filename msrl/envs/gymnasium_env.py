@@ -14,7 +14,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from msrl.api.env import EnvSpec, Step
-from msrl.envs.host import Batch, HostEnv, flat, plain, ragged, text
+from msrl.envs.batch import Batch, flat, plain, ragged, text
+from msrl.envs.host import HostEnv
 from msrl.envs.spaces import Codec, codec
 from msrl.errors import EnvError
 
@@ -118,11 +119,12 @@ class _Vector(Batch):
             final[ended] = self._observation.decode(np.stack(list(info["final_obs"][ended])))
         return Step(obs, reward.astype(np.float32), terminated, truncated & ~terminated, final)
 
-    def history(self) -> dict[str, np.ndarray]:
-        if self.cut:
-            return {}
-        return {"starts": text([env.start for env in self._envs.envs]),
-                **flat([env.actions for env in self._envs.envs])}
+    def mark(self) -> Any:
+        return None if self.cut else [(env.start, env.actions, len(env.actions)) for env in self._envs.envs]
+
+    def history(self, mark: Any) -> dict[str, np.ndarray]:
+        return {"starts": text([start for start, _, _ in mark]),
+                **flat([actions[:count] for _, actions, count in mark])}
 
     def replay(self, seeds: list[int], saved: Mapping[str, np.ndarray]) -> bool:
         if "starts" not in saved:

@@ -16,7 +16,8 @@ import numpy as np
 
 from msrl.api.env import EnvSpec, Step
 from msrl.api.spaces import Box
-from msrl.envs.host import Batch, HostEnv, flat, plain, ragged, text
+from msrl.envs.batch import Batch, flat, plain, ragged, text
+from msrl.envs.host import HostEnv
 from msrl.envs.spaces import Codec, codec
 from msrl.errors import EnvError
 
@@ -136,11 +137,15 @@ class _Copies(Batch):
                 self._restart(row, obs)
         return Step(obs, reward, terminated, truncated, final)
 
-    def history(self) -> dict[str, np.ndarray]:
-        if self.cut:
-            return {}
-        return {"random": text([generator.bit_generator.state for generator in self._random]),
-                "starts": np.array(self._starts, np.int64), **flat(self._since)}
+    def mark(self) -> Any:
+        return None if self.cut else [(random.bit_generator.state, start, actions, len(actions)) for
+                                      random, start, actions in zip(self._random, self._starts, self._since,
+                                                                    strict=False)]
+
+    def history(self, mark: Any) -> dict[str, np.ndarray]:
+        return {"random": text([state for state, _, _, _ in mark]),
+                "starts": np.array([start for _, start, _, _ in mark], np.int64),
+                **flat([actions[:count] for _, _, actions, count in mark])}
 
     def replay(self, seeds: list[int], saved: Mapping[str, np.ndarray]) -> bool:
         if "starts" not in saved:

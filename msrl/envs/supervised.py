@@ -1,0 +1,97 @@
+"""A batch of environments that is replaced when it fails.
+
+An environment may raise or hang through no fault of the run's: a simulator crashes, a connection is lost. Then a fresh
+batch is opened and brought to where the old one was before the step, by playing again what led there, and the step is
+tried once more. It always holds that what was tried in vain leaves no trace: the run goes on as if nothing had
+happened. What fails time and again at the same step is a fault that no other try will mend, and is raised.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from msrl.api.env import Step
+from msrl.api.handle import Handle
+from msrl.envs.batch import Batch
+from msrl.errors import EnvError
+
+TRIES = 5  # of one step
+
+log = logging.getLogger("msrl.envs")
+
+
+class Supervised(Handle):
+    """The handle of a shard's environments. `timeout`: how many seconds a step may take; None for any number."""
+
+    def __init__(self, open: Callable[[], Batch], timeout: float | None = None):
+        self.open, self.timeout = open, timeout
+        self.batch = open()
+        self.failures = 0  # so far
+        self._thread: ThreadPoolExecutor | None = None
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    def begin(self, seeds: list[int]) -> np.ndarray:
+        return self._try(lambda: self.batch.begin(seeds), self.replace)
+
+    def play(self, action: np.ndarray) -> Step:
+        old, mark, obs = self.batch, self.batch.mark(), self.batch.obs
+
+        def again() -> None:
+            saved = old.save(mark, obs)
+            self.replace()
+            self.batch.restore(saved)
+
+        return self._try(lambda: self.batch.play(action), again)
+
+    def replace(self) -> None:
+        self.batch = self.open()
+
+    def save(self) -> dict[str, np.ndarray]:
+        return self.batch.save()
+
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        self.batch.restore(saved)
+
+    def close(self) -> None:
+        """May be called more than once."""
+        self.batch.close()
+        self._leave()
+
+    def _try(self, work: Callable[[], Any], again: Callable[[], None]) -> Any:
+        problem: Exception | None = None
+        for number in range(TRIES):
+            try:
+                if number:
+                    self._in_time(again, patient=True)
+                return self._in_time(work)
+            except Exception as error:  # whatever an environment raises
+                self.failures, problem = self.failures + 1, error
+                log.warning("An environment failed (%s: %s); it is replaced.", type(error).__name__, error)
+                if not isinstance(error, TimeoutError):  # to close one that hangs might hang, too
+                    with contextlib.suppress(Exception):
+                        self.batch.close()
+        raise EnvError(f"An environment failed {TRIES} times in a row at the same step.",
+                       why=f"The last time it raised {type(problem).__name__}: {problem}",
+                       instead="What fails every time is not mended by another try: see the traceback.") from problem
+
+    def _in_time(self, work: Callable[[], Any], patient: bool = False) -> Any:
+        """What `work` gives; TimeoutError if that takes too long. Its thread is then left to itself, with the batch."""
+        if self.timeout is None or patient:
+            return work()
+        self._thread = self._thread or ThreadPoolExecutor(1, "msrl-env")
+        try:
+            return self._thread.submit(work).result(self.timeout)
+        except TimeoutError as error:
+            self._leave()
+            raise TimeoutError(f"It took more than {self.timeout:g} seconds") from error
+
+    def _leave(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+            self._thread = None
