@@ -4,12 +4,13 @@ What is read from the folder is data. A trainer, an environment or a distributio
 is executed only if the user names it again.
 """
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 from msrl.deployment import Deployment
 from msrl.errors import UsageError
-from msrl.jobs import DEPLOYMENT, Job, prepare
+from msrl.jobs import DEPLOYMENT, Job, about, lasting_algorithm, lasting_deployment, prepare
 from msrl.playing import tuples
 from msrl.running import Start
 from msrl.runtime import checkpoints
@@ -19,22 +20,22 @@ from msrl.runtime.folder import FINISHED, read_config, read_rows
 def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = None, env: str | None = None,
             deployment: Deployment | None = None, **flags: Any) -> tuple[Job, Start]:
     """`flags` are the deployment's fields that are to be others than those of the run, or of `deployment`."""
-    about = read_config(path)
-    if about.get("status") == FINISHED:
+    config = read_config(path)
+    if config.get("status") == FINISHED:
         raise UsageError(f"The run {path} is finished.", why="There is nothing left of it to do.",
                          instead=f"Play what it has learnt: msrl eval {path}")
     place = find(path, checkpoint)
     placed = deployment or Deployment.from_file(path / DEPLOYMENT)
     if deployment is None and "distribution" not in flags:
         named(placed.distribution, None, "distribution", path)
-    algorithm = named(about["algorithm"], algorithm, "algorithm", path)
-    env = named(about["env_id"], env, "env", path)
-    settings = {name: tuples(value) for name, value in about["config"].items()}
+    algorithm = named(config["algorithm"], algorithm, "algorithm", path)
+    env = named(config["env_id"], env, "env", path)
+    settings = {name: tuples(value) for name, value in config["config"].items()}
     try:
-        job = prepare(algorithm, env, seed=about["seeds"][0], seeds=len(about["seeds"]), strict=about["strict"],
-                      eval_every=about["eval_every"], eval_episodes=about["eval_episodes"],
-                      checkpoint_every=about["checkpoint_every"], checkpoint_keep=about["checkpoint_keep"],
-                      restarts=about["restarts"], env_timeout=about["env_timeout"],
+        job = prepare(algorithm, env, seed=config["seeds"][0], seeds=len(config["seeds"]), strict=config["strict"],
+                      eval_every=config["eval_every"], eval_episodes=config["eval_episodes"],
+                      checkpoint_every=config["checkpoint_every"], checkpoint_keep=config["checkpoint_keep"],
+                      restarts=config["restarts"], env_timeout=config["env_timeout"],
                       deployment=placed.replace(**flags), **settings)
     except (KeyError, TypeError, IndexError) as error:
         raise UsageError(f"{path} is not a run folder that can be resumed.",
@@ -60,11 +61,23 @@ def find(path: Path, name: str | None) -> Path | None:
     return there[known.index(name)]
 
 
+def command(job: Job, path: Path | str) -> str:
+    """The line for a shell that goes on with a run, with all that the user has to name."""
+    said = {"algorithm": lasting_algorithm(job), "env": about(job)["env_id"],
+            "distribution": lasting_deployment(job).distribution}
+    files = [f"--{flag}={value}" for flag, value in said.items() if is_file(value)]
+    return shlex.join(["msrl", "resume", str(path), *files])
+
+
+def is_file(said: str) -> bool:
+    return said.rpartition(":")[0].endswith(".py")
+
+
 def named(said: str, given: str | None, flag: str, path: Path) -> str:
     """What the folder says, unless that is a file: its code is executed only if the user says so."""
     if given is not None:
         return given
-    if said.rpartition(":")[0].endswith(".py"):
+    if is_file(said):
         raise UsageError(f"The run's {flag} is a file, {said}.",
                          why="What a run folder names is not executed unless you name it, too.",
                          instead=f"Go on with: msrl resume {path} --{flag} {said}")

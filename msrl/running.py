@@ -21,6 +21,7 @@ from msrl.ir.graph import Stretch, walk
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
+from msrl.runtime import weights
 from msrl.runtime.checkpoints import Checkpoint, Checkpoints
 from msrl.runtime.display import Display, State
 from msrl.runtime.files import write
@@ -110,7 +111,7 @@ class Run:
         if self.start:
             self.done, self.env_steps = list(self.start.about["done"]), self.start.about["env_steps_done"]
             self.inherited = self.env_steps + self.before * self.start.about["seeds"]
-            self.returns = [np.array(each) for each in self.start.about["returns"]]
+            self.returns = [np.array(each, np.float32) for each in self.start.about["returns"]]
         self._latest: list[dict[str, Any]] = []  # what was learnt, as of the last copy
         self._copied_at, self._copy_seconds = 0.0, 0.0
 
@@ -313,6 +314,10 @@ class Run:
 
     def result(self) -> Result:
         job, one = self.job, self.job.seeds == 1
+        if self.folder and self.params:  # those of seeds that an earlier process has done are in the folder
+            earlier = [each["seed"] for each in self.done[:len(self.done) - len(self.params)]]
+            self.params = [weights.load(self.folder.path / "weights" / str(seed), {"params": self.params[-1]})["params"]
+                           for seed in earlier] + self.params
         returns = np.concatenate(self.returns) if self.returns else None
         means = [seed["eval_return_mean"] for seed in self.done if seed["eval_return_mean"] is not None]
         return Result(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from msrl import resuming
 from msrl.cli.deploying import DeploymentOptions
 from msrl.cli.options import TRAIN, TrainOptions, read_with_algorithm
 from msrl.jobs import Job, prepare
@@ -69,7 +70,7 @@ def report(result: Result, job: Job) -> list[str]:
     if result.status == INTERRUPTED:
         lines += [f"interrupted  after {result.env_steps:,} steps; what was reached is saved"]
     if result.status == INTERRUPTED and result.resumable:
-        lines += [f"resume       msrl resume {shlex.quote(str(result.run_dir))}"]
+        lines += [f"resume       {resuming.command(job, str(result.run_dir))}"]
     if result.eval_return_mean is not None:
         each = f" with each of {result.seeds} seeds" if result.seeds > 1 else ""
         lines += [f"return       {result.eval_return_mean:.1f} ± {result.eval_return_std:.1f} over "

@@ -41,7 +41,7 @@ def test_a_signal_ends_a_run_well(tmp_path, number):
     assert process.returncode == 0
     assert f"{number.name}: stopping after the current update. Once more stops at once." in err.splitlines()
     assert "run folder   run" in err.splitlines()
-    assert "resume       msrl resume run" in err.splitlines()
+    assert f"resume       msrl resume run --algorithm={TINY}:Tiny" in err.splitlines()
     result = json.loads(out.splitlines()[-1])
     assert (result["status"], result["resumable"], result["eval_return_mean"]) == ("interrupted", True, None)
     folder = tmp_path / "run"

@@ -1,0 +1,92 @@
+"""`msrl resume`: what it goes on with, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import msrl as package
+from tests.cli.conftest import TINY
+
+ALGORITHM = f"{TINY}:Tiny"
+
+
+@pytest.fixture
+def stopped(train):
+    """A run that was killed after some checkpoints: a folder."""
+    whole = train("--run-dir", "run", "--total-steps", "320", "--checkpoint-every", "4")
+    config = json.loads(Path("run/config.json").read_text())
+    Path("run/config.json").write_text(json.dumps({**config, "status": "running"}))
+    return whole
+
+
+def test_goes_on_where_it_was(msrl, stopped):
+    rows = Path("run/metrics.jsonl").read_text().splitlines()
+    code, out, err = msrl("resume", "run", "--algorithm", ALGORITHM, "--checkpoint", "0-00000004", "--json")
+    assert code == 0, err
+    found = json.loads(out.splitlines()[-1])
+    assert (found["status"], found["env_steps"]) == ("finished", stopped["env_steps"])
+    assert found["weights_sha256"] == stopped["weights_sha256"]  # of one program, in fast mode too
+    again = Path("run/metrics.jsonl").read_text().splitlines()
+    assert [without_time(row) for row in again] == [without_time(row) for row in rows]
+    assert json.loads(Path("run/config.json").read_text())["status"] == "finished"
+
+
+def without_time(row: str) -> dict:
+    return {name: value for name, value in json.loads(row).items() if name != "seconds"}
+
+
+def test_from_python(stopped):
+    found = package.resume("run", algorithm=ALGORITHM, progress=False)
+    assert (found.status, found.weights_sha256) == ("finished", stopped["weights_sha256"])
+
+
+def test_several_seeds_one_after_another(msrl, train):
+    """The first of two seeds was done when the run was killed."""
+    both = train("--run-dir", "run", "--seeds", "2", "--total-steps", "160", "--checkpoint-every", "2",
+                 "--env", "gymnasium:CartPole-v1")
+    config = json.loads(Path("run/config.json").read_text())
+    Path("run/config.json").write_text(json.dumps({**config, "status": "running"}))
+    code, out, err = msrl("resume", "run", "--algorithm", ALGORITHM, "--checkpoint", "1-00000002", "--json")
+    assert code == 0, err
+    found = json.loads(out.splitlines()[-1])
+    for name in ("per_seed", "weights_sha256", "env_steps", "eval_return_mean"):
+        assert found[name] == both[name], name
+
+
+@pytest.mark.parametrize(("args", "told"), [
+    (["run"], f"""\
+UsageError: The run's algorithm is a file, {ALGORITHM}.
+What a run folder names is not executed unless you name it, too.
+Go on with: msrl resume run --algorithm {ALGORITHM}
+"""),
+    (["run", "--algorithm", ALGORITHM, "--checkpoint", "0-00000005"], """\
+UsageError: The run run has no checkpoint '0-00000005'.
+It has 0-00000004, 0-00000008.
+Leave --checkpoint out for the newest.
+"""),
+    (["nowhere"], """\
+UsageError: nowhere is not a run folder.
+There is no nowhere/config.json.
+Name a folder that `msrl train` made, for instance one under runs/.
+"""),
+    (["run", "--algorithm", ALGORITHM, "--actors", "9", "--distribution", "single-learner-coarse"],
+     "UsageError: 9 actors cannot share 1 shard.\n"),
+    (["run", "--algorithm", f"{TINY}:Other"], "Other"),
+    (["run", "--seed", "3"], "UsageError: msrl resume has no flag --seed.\n"),
+], ids=["file", "checkpoint", "folder", "actors", "class", "flag"])
+def test_what_is_refused(msrl, stopped, args, told):
+    before = sorted(path.name for path in Path("run").rglob("*"))
+    code, out, err = msrl("resume", *args)
+    assert (code, out) == (2, "")
+    assert err == told if told.startswith("UsageError") and told.count("\n") > 1 else told in err
+    assert sorted(path.name for path in Path("run").rglob("*")) == before
+
+
+def test_a_finished_run(msrl, train):
+    train("--run-dir", "run")
+    assert msrl("resume", "run") == (2, "", """\
+UsageError: The run run is finished.
+There is nothing left of it to do.
+Play what it has learnt: msrl eval run
+""")
