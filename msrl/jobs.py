@@ -29,6 +29,7 @@ from msrl.passes import chosen
 from msrl.playing import describe
 from msrl.runtime import cache
 from msrl.runtime import strict as surroundings
+from msrl.runtime.named import remember
 
 DEPLOYMENT = "deployment.toml"
 
@@ -82,6 +83,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
     if strict:
         surroundings.pin()
     cache.enable()
+    remember(*(said for said in (algorithm, env, placed.distribution) if isinstance(said, str)))
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **pipeline.check_fields(cls, fields))
     made = isinstance(env, str)

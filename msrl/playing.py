@@ -18,6 +18,7 @@ from msrl.envs.wrappers import EpisodeStats, Wrapped, Wrapper
 from msrl.errors import EnvError, UsageError
 from msrl.pipeline import Program
 from msrl.runtime import folder, weights
+from msrl.runtime.named import trusted
 
 # -- what is kept ------------------------------------------------------------------------------------------------------
 
@@ -76,20 +77,23 @@ class Player:
         return self.evaluator(self.env, self.weights, jax.random.key(self.seed), episodes)
 
 
-def load_players(path: Path, env: str | None = None) -> list[Player]:
+def load_players(path: Path, env: str | None = None, algorithm: str | None = None) -> list[Player]:
     """What a run folder's seeds have learnt, in the environment of the run or another one with the same spaces."""
     about = folder.read_config(path)
     seeds = [seed for seed in about["seeds"] if (path / "weights" / str(seed)).is_dir()]
     if not seeds:
         raise UsageError(f"{path} has no weights.", why=f"The run's status is {about['status']!r}.",
                          instead=f"Train it again: sh {path / 'reproduce.sh'}")
-    cls = algorithms.load(about["algorithm"])
+    again = f"msrl eval {path}"
+    algorithm = trusted(about["algorithm"], algorithm, "algorithm", again)
+    env = trusted(about["env_id"], env, "env", again)
+    cls = algorithms.load(algorithm)
     try:
         settings = cls.Config(**{name: tuples(value) for name, value in about["config"].items()})
     except TypeError as error:
         raise UsageError(f"{path} was made with other settings than {about['algorithm']} has now.", why=f"{error}.",
                          instead="Use the version of the algorithm that the run was made with.") from error
-    base = envs.make(env or about["env_id"])
+    base = envs.make(env)
     _check_spaces(base.spec, about)
     wrapped = cls.wrap(EpisodeStats(base), settings)
     agent = cls(settings, wrapped.spec).agent()

@@ -1,7 +1,7 @@
 """Going on with a run: a run folder goes in, a `Job` and where to start come out.
 
 What is read from the folder is data. A trainer, an environment or a distribution in a file of one's own is code, which
-is executed only if the user names it again.
+is executed only if the user has named it.
 """
 
 import shlex
@@ -15,6 +15,7 @@ from msrl.playing import tuples
 from msrl.running import Start
 from msrl.runtime import checkpoints
 from msrl.runtime.folder import FINISHED, read_config, read_rows
+from msrl.runtime.named import file_of, trusted
 
 
 def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = None, env: str | None = None,
@@ -24,12 +25,12 @@ def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = N
     if config.get("status") == FINISHED:
         raise UsageError(f"The run {path} is finished.", why="There is nothing left of it to do.",
                          instead=f"Play what it has learnt: msrl eval {path}")
-    place = find(path, checkpoint)
+    place, again = find(path, checkpoint), f"msrl resume {path}"
     placed = deployment or Deployment.from_file(path / DEPLOYMENT)
     if deployment is None and "distribution" not in flags:
-        named(placed.distribution, None, "distribution", path)
-    algorithm = named(config["algorithm"], algorithm, "algorithm", path)
-    env = named(config["env_id"], env, "env", path)
+        trusted(placed.distribution, None, "distribution", again)
+    algorithm = trusted(config["algorithm"], algorithm, "algorithm", again)
+    env = trusted(config["env_id"], env, "env", again)
     settings = {name: tuples(value) for name, value in config["config"].items()}
     try:
         job = prepare(algorithm, env, seed=config["seeds"][0], seeds=len(config["seeds"]), strict=config["strict"],
@@ -65,20 +66,5 @@ def command(job: Job, path: Path | str) -> str:
     """The line for a shell that goes on with a run, with all that the user has to name."""
     said = {"algorithm": lasting_algorithm(job), "env": about(job)["env_id"],
             "distribution": lasting_deployment(job).distribution}
-    files = [f"--{flag}={value}" for flag, value in said.items() if is_file(value)]
+    files = [f"--{flag}={value}" for flag, value in said.items() if file_of(value)]
     return shlex.join(["msrl", "resume", str(path), *files])
-
-
-def is_file(said: str) -> bool:
-    return said.rpartition(":")[0].endswith(".py")
-
-
-def named(said: str, given: str | None, flag: str, path: Path) -> str:
-    """What the folder says, unless that is a file: its code is executed only if the user says so."""
-    if given is not None:
-        return given
-    if is_file(said):
-        raise UsageError(f"The run's {flag} is a file, {said}.",
-                         why="What a run folder names is not executed unless you name it, too.",
-                         instead=f"Go on with: msrl resume {path} --{flag} {said}")
-    return said

@@ -19,7 +19,7 @@ def main(args: list[str], began: float) -> int:
         raise UsageError(f"--episodes is {options.episodes}.", why="It must be 1 or more.")
     about = read_config(options.run)
     cache.enable()
-    players = load_players(options.run, options.env)
+    players = load_players(options.run, options.env, options.algorithm)
     out = sys.stderr if options.json else sys.stdout
     out.write(f"algorithm    {about['algorithm']}, trained on {about['env_id']}\n"
               f"environment  {players[0].env.spec.id}\n")

@@ -63,7 +63,7 @@ class ResumeOptions:
     checkpoint: Annotated[str | None, arg(metavar="NAME")] = None
     """A folder under RUN_DIR/checkpoints; the newest unless given."""
     algorithm: Annotated[str | None, arg(metavar="ALGORITHM")] = None
-    """The run's algorithm; needed where it is a file of your own, as nothing that a folder names is executed."""
+    """The run's algorithm; needed where it is a file that you have not named on this machine."""
     env: Annotated[str | None, arg(metavar="ENV")] = None
     """The run's environment; the same goes for it."""
     json: bool = False
@@ -80,6 +80,8 @@ class EvalOptions:
     """Episodes to play, with each seed of the run."""
     env: Annotated[str | None, arg(metavar="ENV")] = None
     """Another environment with the same spaces; that of the run unless given."""
+    algorithm: Annotated[str | None, arg(metavar="ALGORITHM")] = None
+    """The run's algorithm; needed where it is a file that you have not named on this machine."""
     json: bool = False
     """Print a JSON object as the last line of standard output."""
 

@@ -55,11 +55,6 @@ def test_several_seeds_one_after_another(msrl, train):
 
 
 @pytest.mark.parametrize(("args", "told"), [
-    (["run"], f"""\
-UsageError: The run's algorithm is a file, {ALGORITHM}.
-What a run folder names is not executed unless you name it, too.
-Go on with: msrl resume run --algorithm {ALGORITHM}
-"""),
     (["run", "--algorithm", ALGORITHM, "--checkpoint", "0-00000005"], """\
 UsageError: The run run has no checkpoint '0-00000005'.
 It has 0-00000004, 0-00000008.
@@ -74,7 +69,7 @@ Name a folder that `msrl train` made, for instance one under runs/.
      "UsageError: 9 actors cannot share 1 shard.\n"),
     (["run", "--algorithm", f"{TINY}:Other"], "Other"),
     (["run", "--seed", "3"], "UsageError: msrl resume has no flag --seed.\n"),
-], ids=["file", "checkpoint", "folder", "actors", "class", "flag"])
+], ids=["checkpoint", "folder", "actors", "class", "flag"])
 def test_what_is_refused(msrl, stopped, args, told):
     before = sorted(path.name for path in Path("run").rglob("*"))
     code, out, err = msrl("resume", *args)
@@ -90,3 +85,29 @@ UsageError: The run run is finished.
 There is nothing left of it to do.
 Play what it has learnt: msrl eval run
 """)
+
+
+def test_a_file_that_nobody_has_named_is_not_executed(msrl, stopped, tmp_path):
+    """A folder from elsewhere: it names a file that would leave a trace."""
+    bad = tmp_path / "bad.py"
+    bad.write_text(f"open({str(tmp_path / 'trace')!r}, 'w')")
+    config = json.loads(Path("run/config.json").read_text())
+    for command, flag, changed in (("resume", "algorithm", {"algorithm": f"{bad}:Bad"}),
+                                   ("resume", "env", {"env_id": f"{bad}:Bad"}),
+                                   ("eval", "algorithm", {"algorithm": f"{bad}:Bad"}),
+                                   ("eval", "env", {"env_id": f"{bad}:Bad"})):
+        Path("run/config.json").write_text(json.dumps({**config, **changed}))
+        assert msrl(command, "run") == (2, "", f"""\
+UsageError: The run's {flag} is a file, {bad}:Bad.
+You have not named it on this machine, and what only a folder names is not executed.
+If you trust it: msrl {command} run --{flag} {bad}:Bad
+""")
+    Path("run/config.json").write_text(json.dumps(config))
+    (Path("run") / "deployment.toml").write_text(f'distribution = "{bad}:Bad"\n')
+    assert msrl("resume", "run")[2].startswith("UsageError: The run's distribution is a file")
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_file_that_was_named_needs_no_second_naming(msrl, stopped):
+    assert msrl("resume", "run")[0] == 0
+    assert msrl("eval", "run", "--episodes", "1")[0] == 0
