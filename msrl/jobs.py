@@ -50,6 +50,7 @@ class Job:
     deployment: Deployment = Deployment()  # noqa: RUF009 (frozen)
     checkpoint_every: int = 0
     checkpoint_keep: int = 3
+    profile: bool = False
 
     @property
     def together(self) -> bool:
@@ -65,7 +66,7 @@ class Job:
 def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | None = None, seed: int = 0,
             seeds: int = 1, strict: bool = False, eval_every: int = 0, eval_episodes: int = 100,
             deployment: Deployment | str | Path | None = None, checkpoint_every: int = 0, checkpoint_keep: int = 3,
-            **fields: Any) -> Job:
+            profile: bool = False, **fields: Any) -> Job:
     """Checks what can be checked, loads the algorithm and makes the environment. `fields` are the configuration's, and
     those of the deployment (an object, or a TOML file) that are to be others."""
     spread = {name: fields.pop(name) for name in FIELDS if name in fields}
@@ -89,7 +90,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
         raise
     name = algorithm if isinstance(algorithm, str) else cls.__name__
     return Job(name, cls, env if isinstance(env, str) else env.spec.id, base, made, settings, seed, seeds, strict,
-               eval_every, eval_episodes, placed, checkpoint_every, checkpoint_keep)
+               eval_every, eval_episodes, placed, checkpoint_every, checkpoint_keep, profile)
 
 
 def _deployment(given: Deployment | str | Path | None) -> Deployment:
@@ -107,7 +108,7 @@ def about(job: Job, path: Path | None = None) -> dict[str, Any]:
         "config": dataclasses.asdict(job.config),
         "seed": job.seed, "seeds": list(range(job.seed, job.seed + job.seeds)), "shards": job.config.shards,
         "strict": job.strict, "eval_every": job.eval_every, "eval_episodes": job.eval_episodes,
-        "checkpoint_every": job.checkpoint_every, "checkpoint_keep": job.checkpoint_keep,
+        "checkpoint_every": job.checkpoint_every, "checkpoint_keep": job.checkpoint_keep, "profile": job.profile,
         "observation": describe(spec.observation), "action": describe(spec.action), "agents": len(spec.agents),
         "versions": {"python": platform.python_version(), "jax": jax.__version__, "jaxlib": jaxlib.__version__,
                      "msrl": msrl.__version__},
@@ -123,6 +124,7 @@ def command(job: Job, path: Path | None = None) -> str:
     words = ["msrl", "train", lasting_algorithm(job), "--env", _lasting(job.base.spec.id), "--seed", str(job.seed)]
     words += ["--seeds", str(job.seeds)] if job.seeds > 1 else []
     words += ["--strict"] if job.strict else []
+    words += ["--profile"] if job.profile else []
     words += ["--eval-every", str(job.eval_every), "--eval-episodes", str(job.eval_episodes)]
     if job.checkpoint_every:
         words += ["--checkpoint-every", str(job.checkpoint_every), "--checkpoint-keep", str(job.checkpoint_keep)]

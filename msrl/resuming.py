@@ -34,6 +34,7 @@ def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = N
         job = prepare(algorithm, env, seed=about["seeds"][0], seeds=len(about["seeds"]), strict=about["strict"],
                       eval_every=about["eval_every"], eval_episodes=about["eval_episodes"],
                       checkpoint_every=about["checkpoint_every"], checkpoint_keep=about["checkpoint_keep"],
+                      profile=about["profile"],
                       deployment=placed.replace(**flags), **settings)
     except (KeyError, TypeError, IndexError) as error:
         raise UsageError(f"{path} is not a run folder that can be resumed.",

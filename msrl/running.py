@@ -25,6 +25,7 @@ from msrl.runtime.display import Display, State
 from msrl.runtime.files import write
 from msrl.runtime.folder import FAILED, FINISHED, INTERRUPTED, RunFolder
 from msrl.runtime.preload import Preload
+from msrl.runtime.profile import FILE, Profile, on_host
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Result:
     per_seed: list[dict[str, Any]]
     run_dir: str | None
     resumable: bool  # is there a checkpoint of what was reached?
+    profile: dict[str, Any] | None = None  # where the time went (docs/profiling.md), if that was asked for
     params: Any = field(repr=False, default=None)  # of the one seed, or a list
     curve: list[Update] = field(repr=False, default_factory=list)
 
@@ -93,6 +95,7 @@ class Run:
         self.before = self.start.env_steps if self.start else 0  # steps of the present seed that an earlier run made
         self.inherited = self.before  # the same of all seeds
         self.preload = Preload(self.folder is not None)
+        self.profile = Profile() if job.profile else None
         self.curve: list[Update] = []
         self.done: list[dict[str, Any]] = []  # per seed that has ended
         self.params: list[Any] = []
@@ -130,6 +133,7 @@ class Run:
                 self.checkpoints.close()
         result = self.result()
         if self.folder:
+            self.trace()
             self.folder.close(result.status, result.summary())
         return result
 
@@ -138,7 +142,8 @@ class Run:
         job = self.job
         program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config,
                                    deployment=job.deployment, start=self.start,
-                                   checkpoint_every=job.checkpoint_every if self.folder else 0)
+                                   checkpoint_every=job.checkpoint_every if self.folder else 0,
+                                   profile=self.profile.room if self.profile else None)
         if self.stop():
             self.stopped = True
             if self.done:
@@ -155,14 +160,19 @@ class Run:
         if self.folder and job.checkpoint_every and not self.folder.opened:
             self.open()  # so that there is something to resume, whenever it is killed
         self.display.begin(job.config.total_steps)
-        self.train(program)
+        try:
+            self.train(program)
+        finally:
+            if self.profile:
+                self.profile.add(program.tracks())
         self.display.end()
         kept = snapshot(program)
         self.keep(seed, kept)
         self.env_steps += program.env_steps * seeds
         self.start, self.before = None, 0  # the seeds after it begin at the beginning
         self.stopped = self.stopped or self.stop()
-        judged = [] if self.stopped else program.evaluate(job.eval_episodes)
+        with on_host(self.profile, "evaluate"):
+            judged = [] if self.stopped else program.evaluate(job.eval_episodes)
         for number, one in enumerate(kept):
             self.params.append(one["params"])
             self.done.append({"seed": seed + number, "env_steps": program.env_steps, "steps": program.accounts(),
@@ -204,10 +214,15 @@ class Run:
                                       spent - program.run_compile_seconds, latest, _loss(update.metrics),
                                       self.before))
             due = due or bool(self.job.eval_every and updates % self.job.eval_every == 0)
-            judged = program.evaluate(self.job.eval_episodes) if due and self.complete(program) else []
+            judged = []
+            if due and self.complete(program):
+                with on_host(self.profile, "evaluate"):
+                    judged = program.evaluate(self.job.eval_episodes)
             due = due and not judged
-            self.record(program, update, judged)
-            saved = self.save(program)  # after its row
+            with on_host(self.profile, "log"):
+                self.record(program, update, judged)
+            with on_host(self.profile, "checkpoint"):
+                saved = self.save(program)  # after its row
             if self.complete(program) and self.stop():  # else there is not all to keep yet
                 if not asked and self.checkpoints and program.ask_checkpoint():
                     asked = True
@@ -272,8 +287,14 @@ class Run:
         if self.folder and self.folder.opened:
             try:
                 self.keep(self.job.seed + len(self.done), self._latest)
+                self.trace()
             finally:
                 self.folder.close(status)
+
+    def trace(self) -> None:
+        """Writes what there is of a profile."""
+        if self.profile and self.profile.runs and self.folder and self.folder.opened:
+            write(self.folder.path / FILE, self.profile.file())
 
     def result(self) -> Result:
         job, one = self.job, self.job.seeds == 1
@@ -292,6 +313,7 @@ class Run:
             eval_episodes=job.eval_episodes if means else 0,
             weights_sha256=self.done[0]["weights_sha256"] if one else pipeline.weights_sha256(self.params),
             per_seed=self.done, run_dir=str(self.folder.path) if self.folder else None, resumable=self.resumable,
+            profile=self.profile.summary() if self.profile and self.profile.runs else None,
             params=self.params[0] if one else self.params, curve=self.curve)
 
 

@@ -35,13 +35,15 @@ def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, se
 
 def train(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
           run_dir: str | Path | None = None, progress: bool = True, eval_every: int = 0, eval_episodes: int = 100,
-          config: Config | None = None, deployment: Deployment | str | Path | None = None, **fields: Any) -> Result:
+          profile: bool = False, config: Config | None = None, deployment: Deployment | str | Path | None = None,
+          **fields: Any) -> Result:
     """Trains an algorithm on an environment and evaluates it. `fields` override the configuration's and the
-    deployment's: `msrl.train("ppo", env="CartPole-v1", total_steps=100_000)`. Without `run_dir`, nothing is written."""
+    deployment's: `msrl.train("ppo", env="CartPole-v1", total_steps=100_000)`. Without `run_dir`, nothing is written;
+    `profile` finds out where the time went."""
     if run_dir is not None:
         check_free(Path(run_dir))
     job = prepare(algorithm, env, seed=seed, seeds=seeds, strict=strict, eval_every=eval_every,
-                  eval_episodes=eval_episodes, config=config, deployment=deployment, **fields)
+                  eval_episodes=eval_episodes, profile=profile, config=config, deployment=deployment, **fields)
     display = ConsoleDisplay(Console(stderr=True)) if progress else Display()
     return run(job, Path(run_dir) if run_dir is not None else None, display)
 

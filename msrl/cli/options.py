@@ -48,6 +48,9 @@ class TrainOptions:
     the run is interrupted."""
     checkpoint_keep: int = 3
     """How many of the newest checkpoints are kept; the best one is kept, too."""
+    profile: bool = False
+    """Write what every instance did and when to RUN_DIR/trace.json, and say at the end which fragment is the
+    bottleneck."""
 
 
 @dataclass(frozen=True)
