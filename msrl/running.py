@@ -7,7 +7,8 @@ with all that it reached, or none.
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -160,11 +161,8 @@ class Run:
         if self.folder and job.checkpoint_every and not self.folder.opened:
             self.open()  # so that there is something to resume, whenever it is killed
         self.display.begin(job.config.total_steps)
-        try:
+        with traced(self.profile, program):
             self.train(program)
-        finally:
-            if self.profile:
-                self.profile.add(program.tracks())
         self.display.end()
         kept = snapshot(program)
         self.keep(seed, kept)
@@ -221,8 +219,7 @@ class Run:
             due = due and not judged
             with on_host(self.profile, "log"):
                 self.record(program, update, judged)
-            with on_host(self.profile, "checkpoint"):
-                saved = self.save(program)  # after its row
+            saved = self.save(program)  # after its row
             if self.complete(program) and self.stop():  # else there is not all to keep yet
                 if not asked and self.checkpoints and program.ask_checkpoint():
                     asked = True
@@ -246,9 +243,10 @@ class Run:
             return False
         if not self.folder.opened:
             self.open()
-        self.checkpoints.save(program.seed, dataclasses.replace(made, about={
-            **made.about, "score": self.score, "done": list(self.done), "env_steps_done": self.env_steps,
-            "returns": [each.tolist() for each in self.returns]}))
+        with on_host(self.profile, "checkpoint"):
+            self.checkpoints.save(program.seed, dataclasses.replace(made, about={
+                **made.about, "score": self.score, "done": list(self.done), "env_steps_done": self.env_steps,
+                "returns": [each.tolist() for each in self.returns]}))
         self.resumable = True
         return True
 
@@ -315,6 +313,19 @@ class Run:
             per_seed=self.done, run_dir=str(self.folder.path) if self.folder else None, resumable=self.resumable,
             profile=self.profile.summary() if self.profile and self.profile.runs else None,
             params=self.params[0] if one else self.params, curve=self.curve)
+
+
+@contextmanager
+def traced(profile: Profile | None, program: Program) -> Iterator[None]:
+    """A run of the program, however it ends, becomes part of the profile."""
+    if profile is None:
+        yield
+        return
+    try:
+        with profile.host.here():
+            yield
+    finally:
+        profile.add(program.tracks())
 
 
 def deployment_of(program: Program, job: Job) -> list[str]:

@@ -23,6 +23,7 @@ from msrl.passes.fuse_stretches import is_selection
 from msrl.runtime.tracing import LIMIT, Trace, at_work
 
 LOOK = "wait for the host to look"
+END: Any = object()
 
 
 def watch(worker: Worker, graph: Graph, limit: int = LIMIT) -> None:
@@ -42,8 +43,13 @@ def _watched(worker: Worker, trace: Trace) -> Iterator[Look]:
     ends: Any = WatchedExchange(worker.exchange, worker.program.fragment.name, trace, worker.labels)
     worker.exchange = worker.inbox.exchange = worker.outbox.exchange = ends
     trace.began = time.perf_counter()
+    looks = worker.run()
     try:
-        for look in worker.run():
+        while True:
+            with trace.here():
+                look = next(looks, END)
+            if look is END:
+                return
             start = time.perf_counter()
             yield look
             name, args = (f"wait for {ends.waiting[0]}", ends.waiting[1]) if look is None else (LOOK, None)

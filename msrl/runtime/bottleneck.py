@@ -42,18 +42,21 @@ class Share:
     left_out: int  # events that are not in the trace
 
     @property
-    def busiest_op(self) -> str:
-        return next(iter(self.ops), "")
+    def mostly(self) -> str:
+        """With what it is at work."""
+        first = next(iter(self.ops), "")
+        ops = first.count(" + ") + 1
+        return first if ops < 4 else f"a compiled stretch of {ops} ops"
 
 
 class Window:
-    """The time of one run in which nothing was compiled."""
+    """The time of one run in which nothing was compiled, by an instance or by the host."""
 
-    def __init__(self, tracks: Sequence[Track]):
+    def __init__(self, tracks: Sequence[Track], host: Trace):
         self.start = min(each.trace.began for each in tracks)
         self.end = max(each.trace.ended for each in tracks)
-        compiling = united((event.start, event.end) for each in tracks for event in each.trace.events
-                           if event.kind == "compile")
+        compiling = united((event.start, event.end) for trace in (*(each.trace for each in tracks), host)
+                           for event in trace.events if event.kind == "compile")
         self.starts = [start for start, _ in compiling]
         self.ends = [end for _, end in compiling]
         self.before = [0.0, *itertools.accumulate(end - start for start, end in compiling)]
@@ -89,7 +92,7 @@ def measure(runs: Sequence[Sequence[Track]], host: Trace) -> tuple[float, list[S
     spent: dict[tuple[str, int], Counter[str]] = {}
     ops: dict[tuple[str, int], Counter[str]] = {}
     left_out: Counter[tuple[str, int]] = Counter()
-    windows = [Window(tracks) for tracks in runs]
+    windows = [Window(tracks, host) for tracks in runs]
     for tracks, window in zip(runs, windows, strict=True):
         for track in (*tracks, Track(HOST, 0, host)):
             key, trace = (track.fragment, track.instance), track.trace
@@ -106,9 +109,9 @@ def measure(runs: Sequence[Sequence[Track]], host: Trace) -> tuple[float, list[S
     seconds = sum(window.seconds for window in windows)
 
     def share(key: tuple[str, int]) -> Share:
-        part = {kind: time / seconds if seconds else 0.0 for kind, time in spent[key].items()}
-        return Share(*key, part.get("compute", 0.0), part.get("move", 0.0),
-                     part.get("wait", 0.0) + part.get("gone", 0.0), dict(ops[key].most_common()), left_out[key])
+        part = Counter({kind: time / seconds if seconds else 0.0 for kind, time in spent[key].items()})
+        idle = 1 - part["compute"] if key[0] == HOST else part["wait"] + part["gone"]
+        return Share(*key, part["compute"], part["move"], idle, dict(ops[key].most_common()), left_out[key])
 
     return seconds, [share(key) for key in spent]
 
@@ -133,16 +136,14 @@ def line(seconds: float, shares: Sequence[Share]) -> str:
     for each in shares:
         if each.fragment != HOST:
             idle.setdefault(each.fragment, []).append(each.idle)
-    several = len(idle.get(worst.fragment, ())) > 1
-    who = f"instance {worst.instance} is" if several else ""
-    work = f"{who} {percent(worst.compute)} at work".strip()
-    mostly = f", mostly {worst.busiest_op}" if worst.busiest_op else ""
+    replicated = len(idle.get(worst.fragment, ())) > 1
+    work = f"{percent(worst.compute)} at work" + (f", mostly {worst.mostly}" if worst.mostly else "")
+    work = f"instance {worst.instance} is {work}" if replicated else work
+    if len(shares) == 2 and worst.fragment != HOST:  # the other is the host
+        return f"{worst.fragment} is {work}; it waits for the host {percent(worst.idle)} of the time"
     others = [f"{name} is idle {percent(sum(each) / len(each))} of the time" for name, each in idle.items()
-              if name != worst.fragment or (several and len(idle) == 1)]
-    alone = len(idle) == 1 and not several and worst.fragment != HOST
-    if alone:
-        return f"{worst.fragment} is {work}{mostly}"
-    return "; ".join([f"{worst.fragment} is the bottleneck: {work}{mostly}", *others])
+              if name != worst.fragment or (replicated and len(idle) == 1)]
+    return "; ".join([f"{worst.fragment} is the bottleneck: {work}", *others])
 
 
 def percent(share: float) -> str:

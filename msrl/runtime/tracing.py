@@ -25,7 +25,7 @@ COMPILING = "/jax/core/compile/"  # how JAX's own events of tracing, lowering an
 
 Kind = Literal["compute", "move", "wait", "compile"]
 Key = tuple[Any, ...]  # by which both ends of a message are known
-_HERE = threading.local()  # `trace`: whose event is open in this thread
+_HERE = threading.local()  # `trace`: for whom this thread is at work
 
 
 class Event(NamedTuple):
@@ -71,16 +71,24 @@ class Trace:
         return self.titles[id(node)][1:]
 
     @contextmanager
+    def here(self) -> Iterator[None]:
+        """What JAX compiles in this thread until the block ends is told here, whatever it is compiled for."""
+        before, _HERE.trace = getattr(_HERE, "trace", None), self
+        try:
+            yield
+        finally:
+            _HERE.trace = before
+
+    @contextmanager
     def at(self, kind: Kind, name: str, args: dict[str, Any] | None = None) -> Iterator[Open]:
         """An event that lasts as long as the block."""
-        before, _HERE.trace = getattr(_HERE, "trace", None), self
         this = Open(time.perf_counter(), args)
         self.open.append(this)
         try:
-            yield this
+            with self.here():
+                yield this
         finally:
             self.open.pop()
-            _HERE.trace = before
             end = time.perf_counter()
             self._add(Event(kind, name, this.start, end, bool(self.open), this.args, this.sent, this.taken), this.inner)
 
@@ -146,7 +154,7 @@ def at_work(trace: Trace | None, what: Node | str) -> Iterator[Callable[[Any], A
 
 @cache
 def listen() -> None:
-    """Lets JAX tell of what it compiles inside an event: there it is compiling, not computing."""
+    """Lets JAX tell of what it compiles, for whoever is at work in that thread: it is no part of computing."""
 
     def told(event: str, seconds: float, **about: Any) -> None:
         trace = getattr(_HERE, "trace", None)

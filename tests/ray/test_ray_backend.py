@@ -8,6 +8,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -19,6 +20,7 @@ import ray
 from msrl.backends import ray_backend
 from msrl.errors import RunError, UsageError
 from msrl.pipeline import Deployment, compile, weights_sha256
+from msrl.runtime.tracing import LIMIT
 from tests.matrix.comparing import Outcome, assert_same, strict
 from tests.matrix.herds import Herd, Herding
 from tests.matrix.loops import LOOPS
@@ -109,6 +111,31 @@ def test_first_come_first_served(deployment):
     assert last["trained"] == 160
     assert last["produced"] == last["trained"] + sum(last["dropped"].values()) + last["in_flight"]
     assert sum(last["lags"].values()) == 2 * 10
+
+
+def test_where_time_goes_is_told_by_every_process():
+    """On one clock: what is taken was sent before, up to the precision with which clocks are compared."""
+    program = compile(LOOPS["Plain"], Corridor(), shards=2, deployment=COARSE, profile=LIMIT)
+    began = time.perf_counter()
+    assert list(program.run())
+    ended, tracks = time.perf_counter(), program.tracks()
+    for track in tracks:
+        track.trace.align()
+        assert began < track.trace.began < track.trace.ended < ended
+        assert 0 < sum(track.trace.own.values()) <= track.trace.ended - track.trace.began
+    events = [event for track in tracks for event in track.trace.events]
+    sent = {key: event.start for event in events for key in event.sent}
+    taken = {key: event.end for event in events for key in event.taken}
+    assert sent.keys() == taken.keys() and all(sent[key] <= taken[key] + 0.005 for key in sent)
+    assert {"compute", "move", "wait", "compile"} == {event.kind for event in events}
+
+
+def test_where_time_went_is_told_of_a_run_that_was_stopped():
+    program = compile(LOOPS["Plain"], Corridor(), shards=2, deployment=COARSE, profile=LIMIT)
+    run = program.run()
+    assert next(run).metrics
+    run.close()
+    assert [len(track.trace.events) > 0 for track in program.tracks()] == [True] * 3
 
 
 def test_in_fast_mode_what_a_run_reached_is_there_after_it_was_stopped():
