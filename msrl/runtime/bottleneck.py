@@ -142,7 +142,10 @@ def line(seconds: float, shares: Sequence[Share]) -> str:
     if len(shares) == 2 and worst.fragment != HOST:  # the other is the host
         return f"{worst.fragment} is {work}; it waits for the host {percent(worst.idle)} of the time"
     others = [f"{name} is idle {percent(sum(each) / len(each))} of the time" for name, each in idle.items()
-              if name != worst.fragment or (replicated and len(idle) == 1)]
+              if name != worst.fragment]
+    if replicated and not others:
+        mean = sum(idle[worst.fragment]) / len(idle[worst.fragment])
+        others = [f"all {len(idle[worst.fragment])} are idle {percent(mean)} of the time on average"]
     return "; ".join([f"{worst.fragment} is the bottleneck: {work}", *others])
 
 

@@ -30,7 +30,7 @@ def trace_events(runs: Sequence[Sequence[Track]], host: Trace) -> Iterator[dict[
     yield from names(everything, processes)
     place = _Place(origin, processes)
     for track in everything:
-        yield from (place.event(track, event) for event in track.trace.events)
+        yield from place.events(track)
         if track.trace.left_out:
             yield {**place.at(track, track.trace.ended), "ph": "i", "s": "t", "cat": "left out",
                    "name": f"{track.trace.left_out} events are left out"}
@@ -69,11 +69,13 @@ class _Place:
     def nanoseconds(self, time: float) -> int:
         return round((time - self.origin) * 1e9)
 
-    def event(self, track: Track, event: Event) -> dict[str, Any]:
-        length = self.nanoseconds(event.end) - self.nanoseconds(event.start)
-        args = {"args": event.args} if event.args else {}
-        return {**self.at(track, event.start), "ph": "X", "dur": length / 1000, "cat": event.kind, "name": event.name,
-                **args}
+    def events(self, track: Track) -> Iterator[dict[str, Any]]:
+        """Of two that begin at the same time, the one around the other comes first, or viewers would put it inside."""
+        spans = ((self.nanoseconds(event.start), self.nanoseconds(event.end), event) for event in track.trace.events)
+        for start, end, event in sorted(spans, key=lambda span: (span[0], -span[1])):
+            args = {"args": event.args} if event.args else {}
+            yield {**self.at(track, event.start), "ph": "X", "dur": (end - start) / 1000, "cat": event.kind,
+                   "name": event.name, **args}
 
     def arrow(self, number: int, key: Key, source: Track, sent: Event, target: Track, taken: Event
               ) -> Iterator[dict[str, Any]]:

@@ -36,7 +36,8 @@ def check(program: Program, began: float, ended: float) -> dict:
     found = json.loads(trace_json([tracks], Trace()))["traceEvents"]
     events = [event for event in found if event["ph"] == "X"]
     for thread in {event["tid"] for event in events}:
-        mine = sorted((event for event in events if event["tid"] == thread), key=lambda e: (e["ts"], -e["dur"]))
+        # Viewers sort by time alone: of two that begin at once, the outer one comes first in the file.
+        mine = sorted((event for event in events if event["tid"] == thread), key=lambda event: event["ts"])
         open_until = []
         for event in mine:
             end = event["ts"] + event["dur"]

@@ -60,10 +60,10 @@ def test_the_host_can_be_the_bottleneck():
 
 
 def test_replicas_of_the_only_fragment_are_compared():
-    tracks = [Track("all", 0, made(("compute", "learn", 0, 6), ("wait", "for gradients", 6, 10))),
-              Track("all", 1, made(("compute", "learn", 0, 8), ("wait", "for gradients", 8, 10)))]
+    tracks = [Track("learner", 0, made(("compute", "learn", 0, 6), ("wait", "for gradients", 6, 10))),
+              Track("learner", 1, made(("compute", "learn", 0, 8), ("wait", "for gradients", 8, 10)))]
     assert line(*measure([tracks], nothing())) == \
-        "all is the bottleneck: instance 1 is 80 % at work, mostly learn; all is idle 30 % of the time"
+        "learner is the bottleneck: instance 1 is 80 % at work, mostly learn; all 2 are idle 30 % of the time on average"
 
 
 def test_time_in_which_somebody_compiles_is_nobodys():
@@ -113,12 +113,13 @@ def test_the_file_has_fragments_as_processes_and_messages_as_arrows():
     key, lost = ("$weights.1:learner>actor", 0, 0, 1), ("$weights.1:learner>actor", 0, 0, 2)
     learner = Track("learner", 0, made(("move", "send weights", 1, 2, False, {"bytes": 8}, (key, lost)), began=0.5))
     actor = Track("actor", 0, made(("move", "receive weights", 3, 4.0000001, False, None, (), (key,))))
-    host = made(("compute", "log", 5, 6))
+    host = made(("compile", "compile", 5, 5.5, True), ("compute", "log", 5, 6))
     found = json.loads(trace_json([[learner, actor]], host))["traceEvents"]
     named = {event["args"]["name"]: event for event in found if event["ph"] == "M" and "name" in event["args"]}
     assert named.keys() == {"learner", "actor", "host", "learner 0", "actor 0"}
     assert [event for event in found if event["ph"] == "X"] == [
         {"pid": 3, "tid": 30000, "ts": 5e6, "ph": "X", "dur": 1e6, "cat": "compute", "name": "log"},
+        {"pid": 3, "tid": 30000, "ts": 5e6, "ph": "X", "dur": 5e5, "cat": "compile", "name": "compile"},
         {"pid": 1, "tid": 10000, "ts": 1e6, "ph": "X", "dur": 1e6, "cat": "move", "name": "send weights",
          "args": {"bytes": 8}},
         {"pid": 2, "tid": 20000, "ts": 3e6, "ph": "X", "dur": 1000000.1, "cat": "move", "name": "receive weights"}]
