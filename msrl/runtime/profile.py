@@ -4,8 +4,8 @@ In: the traces of each run, once it has ended, and the host's events. Out: a fil
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from msrl.runtime.bottleneck import Track, as_json, measure
@@ -40,8 +40,6 @@ class Profile:
         return trace_json(self.runs, self.host)
 
 
-@contextmanager
-def on_host(profile: Profile | None, what: str) -> Iterator[Callable[[Any], Any]]:
+def on_host(profile: Profile | None, what: str) -> AbstractContextManager[Any]:
     """The host's work, if anybody wants to know of it."""
-    with at_work(profile.host if profile else None, what) as ready:
-        yield ready
+    return at_work(profile.host if profile else None, what)

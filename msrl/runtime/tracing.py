@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -141,13 +141,20 @@ class Trace:
                 "own": Counter(dict(self.own)), "open": [], "titles": {}}
 
 
-@contextmanager
-def at_work(trace: Trace | None, what: Node | str) -> Iterator[Callable[[Any], Any]]:
+Ready = Callable[[Any], Any]
+
+
+def at_work(trace: Trace | None, what: Node | str) -> AbstractContextManager[Ready]:
     """Compute, if anybody wants to know. Gives a function that waits for what is computed and returns it: JAX goes on
     before results are there, and the time would be told where they are first looked at."""
-    if trace is None:
-        yield lambda made: made
-        return
+    return _UNWATCHED if trace is None else _working(trace, what)
+
+
+_UNWATCHED: AbstractContextManager[Ready] = nullcontext(lambda made: made)
+
+
+@contextmanager
+def _working(trace: Trace, what: Node | str) -> Iterator[Ready]:
     with trace.at("compute", *((what, None) if isinstance(what, str) else trace.titled(what))):
         yield jax.block_until_ready
 

@@ -62,8 +62,9 @@ def test_the_host_can_be_the_bottleneck():
 def test_replicas_of_the_only_fragment_are_compared():
     tracks = [Track("learner", 0, made(("compute", "learn", 0, 6), ("wait", "for gradients", 6, 10))),
               Track("learner", 1, made(("compute", "learn", 0, 8), ("wait", "for gradients", 8, 10)))]
-    assert line(*measure([tracks], nothing())) == \
-        "learner is the bottleneck: instance 1 is 80 % at work, mostly learn; all 2 are idle 30 % of the time on average"
+    assert line(*measure([tracks], nothing())) == (
+        "learner is the bottleneck: instance 1 is 80 % at work, mostly learn; "
+        "all 2 are idle 30 % of the time on average")
 
 
 def test_time_in_which_somebody_compiles_is_nobodys():
