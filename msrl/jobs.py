@@ -54,6 +54,7 @@ class Job:
     checkpoint_keep: int = 3
     restarts: int = 3
     env_timeout: float = 0.0
+    profile: bool = False
 
     @property
     def together(self) -> bool:
@@ -69,7 +70,7 @@ class Job:
 def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | None = None, seed: int = 0,
             seeds: int = 1, strict: bool = False, eval_every: int = 0, eval_episodes: int = 100,
             deployment: Deployment | str | Path | None = None, checkpoint_every: int = 0, checkpoint_keep: int = 3,
-            restarts: int = 3, env_timeout: float = 0.0, **fields: Any) -> Job:
+            restarts: int = 3, env_timeout: float = 0.0, profile: bool = False, **fields: Any) -> Job:
     """Checks what can be checked, loads the algorithm and makes the environment. `fields` are the configuration's, and
     those of the deployment (an object, or a TOML file) that are to be others."""
     spread = {name: fields.pop(name) for name in FIELDS if name in fields}
@@ -98,7 +99,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
         raise
     name = algorithm if isinstance(algorithm, str) else cls.__name__
     return Job(name, cls, env if isinstance(env, str) else env.spec.id, base, made, settings, seed, seeds, strict,
-               eval_every, eval_episodes, placed, checkpoint_every, checkpoint_keep, restarts, env_timeout)
+               eval_every, eval_episodes, placed, checkpoint_every, checkpoint_keep, restarts, env_timeout, profile)
 
 
 def _deployment(given: Deployment | str | Path | None) -> Deployment:
@@ -117,7 +118,7 @@ def about(job: Job, path: Path | None = None) -> dict[str, Any]:
         "seed": job.seed, "seeds": list(range(job.seed, job.seed + job.seeds)), "shards": job.config.shards,
         "strict": job.strict, "eval_every": job.eval_every, "eval_episodes": job.eval_episodes,
         "checkpoint_every": job.checkpoint_every, "checkpoint_keep": job.checkpoint_keep, "restarts": job.restarts,
-        "env_timeout": job.env_timeout,
+        "env_timeout": job.env_timeout, "profile": job.profile,
         "observation": describe(spec.observation), "action": describe(spec.action), "agents": len(spec.agents),
         "versions": {"python": platform.python_version(), "jax": jax.__version__, "jaxlib": jaxlib.__version__,
                      "msrl": msrl.__version__},
@@ -133,6 +134,7 @@ def command(job: Job, path: Path | None = None) -> str:
     words = ["msrl", "train", lasting_algorithm(job), "--env", _lasting(job.base.spec.id), "--seed", str(job.seed)]
     words += ["--seeds", str(job.seeds)] if job.seeds > 1 else []
     words += ["--strict"] if job.strict else []
+    words += ["--profile"] if job.profile else []
     words += ["--eval-every", str(job.eval_every), "--eval-episodes", str(job.eval_episodes)]
     if job.checkpoint_every:
         words += ["--checkpoint-every", str(job.checkpoint_every), "--checkpoint-keep", str(job.checkpoint_keep)]

@@ -23,6 +23,7 @@ from msrl import distribution as distributions
 from msrl.api import Config, Env, Trainer
 from msrl.backends.eager import Eager
 from msrl.backends.learnt import Learnt, joined, stacked
+from msrl.backends.profiling import watch
 from msrl.backends.saving import Saving
 from msrl.backends.worker import Worker, leader
 from msrl.backends.workers import make_backend, make_workers
@@ -49,6 +50,7 @@ from msrl.ir.verify import verify
 from msrl.passes import chosen
 from msrl.passes.overlap import overlap
 from msrl.projection.verify import verify_placed
+from msrl.runtime.bottleneck import Track
 from msrl.runtime.checkpoints import Checkpoint
 from msrl.runtime.ledger import Ledger
 
@@ -70,10 +72,11 @@ class Program:
 
     def __init__(self, trainer: Trainer, env: Env, *, seed: int, seeds: int, strict: bool,
                  deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008 (frozen)
-                 start: Checkpoint | None = None):
-        """`checkpoint_every`: updates between two checkpoints. `start`: one to go on from."""
+                 start: Checkpoint | None = None, profile: int | None = None):
+        """`checkpoint_every`: updates between two checkpoints. `start`: one to go on from. `profile`: how many events
+        of each instance its trace is to keep, if there is to be one."""
         began = time.perf_counter()
-        self.checkpoint_every, self.start = checkpoint_every, start
+        self.checkpoint_every, self.start, self.profile = checkpoint_every, start, profile
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
         self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own))
@@ -126,6 +129,9 @@ class Program:
                                     deployment.switches())
         check_sizes(policy, self.placed, self.workers[0].exchange.sizes, with_actors,
                     self.trainer.config.learner_shards)
+        if self.profile is not None:
+            for worker in self.workers:
+                watch(worker, self.graph, self.profile)
         self.lead = leader(self.workers)
         self.saving = Saving(self.workers, self.lead, self.placed, self.checkpoint_every, self.start, {
             "graph": self.fingerprint, "seed": self.seed, "seeds": self.seeds, "strict": self.strict})
@@ -275,6 +281,10 @@ class Program:
             self.evaluator.prepare(self.env.frozen([jax.tree.map(_blank, state)]), weights, episodes)
         self._ready_seconds += time.perf_counter() - began
 
+    def tracks(self) -> list[Track]:
+        """The traces of all instances, if they are kept."""
+        return [Track(w.program.fragment.name, w.instance, w.trace) for w in self.workers if w.trace is not None]
+
     def params(self) -> list[Any]:
         """The learner's parameters, per seed."""
         return [state.params for state in self.per_seed("$learner")]
@@ -295,7 +305,7 @@ class Program:
 
 def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
             config: Config | None = None, deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008
-            start: Checkpoint | None = None, **fields: Any) -> Program:
+            start: Checkpoint | None = None, profile: int | None = None, **fields: Any) -> Program:
     """Compiles an algorithm for an environment. `fields` override the configuration's defaults."""
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **check_fields(cls, fields))
@@ -305,7 +315,7 @@ def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, se
         original.exact = strict
     wrapped = cls.wrap(EpisodeStats(original), settings)
     return Program(cls(settings, wrapped.spec), wrapped, seed=seed, seeds=seeds, strict=strict,
-                   deployment=deployment, checkpoint_every=checkpoint_every, start=start)
+                   deployment=deployment, checkpoint_every=checkpoint_every, start=start, profile=profile)
 
 
 def check_deployment(deployment: Deployment, env: Env, config: Config, strict: bool) -> None:

@@ -12,7 +12,7 @@ from msrl.deployment import Deployment
 from msrl.errors import UsageError
 from msrl.jobs import DEPLOYMENT, Job, about, lasting_algorithm, lasting_deployment, prepare
 from msrl.playing import tuples
-from msrl.running import Start
+from msrl.results import Start
 from msrl.runtime import checkpoints
 from msrl.runtime.folder import FINISHED, read_config, read_rows
 from msrl.runtime.named import file_of, trusted
@@ -36,7 +36,7 @@ def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = N
         job = prepare(algorithm, env, seed=config["seeds"][0], seeds=len(config["seeds"]), strict=config["strict"],
                       eval_every=config["eval_every"], eval_episodes=config["eval_episodes"],
                       checkpoint_every=config["checkpoint_every"], checkpoint_keep=config["checkpoint_keep"],
-                      restarts=config["restarts"], env_timeout=config["env_timeout"],
+                      restarts=config["restarts"], env_timeout=config["env_timeout"], profile=config["profile"],
                       deployment=placed.replace(**flags), **settings)
     except (KeyError, TypeError, IndexError) as error:
         raise UsageError(f"{path} is not a run folder that can be resumed.",

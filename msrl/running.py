@@ -7,8 +7,8 @@ with all that it reached, or none.
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,57 +21,17 @@ from msrl.ir.graph import Stretch, walk
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
+from msrl.results import Result, Start, interquartile_mean, score_of
 from msrl.runtime import weights
 from msrl.runtime.checkpoints import Checkpoint, Checkpoints
 from msrl.runtime.display import Display, State
 from msrl.runtime.files import write
 from msrl.runtime.folder import FAILED, FINISHED, INTERRUPTED, RunFolder
 from msrl.runtime.preload import Preload
+from msrl.runtime.profile import FILE, Profile, on_host
 
 SNAPSHOT_SECONDS = 30.0  # between two snapshots of a run that may lose a worker
 BACK_OFF, MOST_BACK_OFF = 0.5, 30.0  # seconds before it goes on
-
-
-@dataclass(frozen=True)
-class Start:
-    """Where a run goes on: at a checkpoint, or from the beginning if there is none yet."""
-
-    checkpoint: Checkpoint | None
-    rows: list[dict[str, Any]]  # of the metrics so far
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a run went. Evaluation is None where a run was stopped before it."""
-
-    algorithm: str
-    env: str
-    env_id: str  # the one that was picked
-    distribution: str
-    backend: str
-    seed: int
-    seeds: int
-    status: str  # finished or interrupted
-    env_steps: int  # of all seeds
-    compile_seconds: float
-    train_seconds: float
-    total_seconds: float
-    steps_per_second: float
-    eval_return_mean: float | None  # over all seeds' episodes
-    eval_return_std: float | None
-    eval_return_iqm: float | None  # interquartile mean of the seeds' means
-    eval_episodes: int  # of each seed
-    weights_sha256: str
-    per_seed: list[dict[str, Any]]
-    run_dir: str | None
-    resumable: bool  # is there a checkpoint of what was reached?
-    params: Any = field(repr=False, default=None)  # of the one seed, or a list
-    curve: list[Update] = field(repr=False, default_factory=list)
-
-    def summary(self) -> dict[str, Any]:
-        """The numbers alone, as for JSON."""
-        return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)
-                if each.name not in ("params", "curve")}
 
 
 def run(job: Job, path: Path | None, display: Display, stop: Callable[[], bool] = lambda: False,
@@ -100,6 +60,7 @@ class Run:
         self.before = self.start.env_steps if self.start else 0  # steps of the present seed that an earlier run made
         self.inherited = self.before  # the same of all seeds
         self.preload = Preload(self.folder is not None)
+        self.profile = Profile() if job.profile else None
         self.curve: list[Update] = []
         self.done: list[dict[str, Any]] = []  # per seed that has ended
         self.params: list[Any] = []
@@ -137,6 +98,7 @@ class Run:
                 self.checkpoints.close()
         result = self.result()
         if self.folder:
+            self.trace()
             self.folder.close(result.status, result.summary())
         return result
 
@@ -169,7 +131,8 @@ class Run:
         job = self.job
         program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config,
                                    deployment=job.deployment, start=self.start,
-                                   checkpoint_every=job.checkpoint_every if self.folder else 0)
+                                   checkpoint_every=job.checkpoint_every if self.folder else 0,
+                                   profile=self.profile.room if self.profile else None)
         if self.stop():
             self.stopped = True
             if self.done:
@@ -186,18 +149,20 @@ class Run:
         if self.folder and job.checkpoint_every and not self.folder.opened:
             self.open()  # so that there is something to resume, whenever it is killed
         self.display.begin(job.config.total_steps)
-        self.train(program)
+        with traced(self.profile, program):
+            self.train(program)
         self.display.end()
         kept = snapshot(program)
         self.keep(seed, kept)
         self.env_steps += program.env_steps * seeds
         self.start, self.before = None, 0  # the seeds after it begin at the beginning
         self.stopped = self.stopped or self.stop()
-        judged = [] if self.stopped else program.evaluate(job.eval_episodes)
+        with on_host(self.profile, "evaluate"):
+            judged = [] if self.stopped else program.evaluate(job.eval_episodes)
         for number, one in enumerate(kept):
             self.params.append(one["params"])
             self.done.append({"seed": seed + number, "env_steps": program.env_steps, "steps": program.accounts(),
-                              **_score(judged[number:number + 1]),
+                              **score_of(judged[number:number + 1]),
                               "weights_sha256": pipeline.weights_sha256(one["params"])})
         self.returns += [np.asarray(episodes.returns) for episodes in judged]
 
@@ -236,9 +201,13 @@ class Run:
                                       spent - program.run_compile_seconds, latest, _loss(update.metrics),
                                       self.before))
             due = due or bool(self.job.eval_every and updates % self.job.eval_every == 0)
-            judged = program.evaluate(self.job.eval_episodes) if due and self.complete(program) else []
+            judged = []
+            if due and self.complete(program):
+                with on_host(self.profile, "evaluate"):
+                    judged = program.evaluate(self.job.eval_episodes)
             due = due and not judged
-            self.record(program, update, judged)
+            with on_host(self.profile, "log"):
+                self.record(program, update, judged)
             saved = self.save(program)  # after its row
             if self.complete(program) and self.stop():  # else there is not all to keep yet
                 if not asked and self.checkpoints and program.ask_checkpoint():
@@ -268,9 +237,10 @@ class Run:
             return False
         if not self.folder.opened:
             self.open()
-        self.checkpoints.save(program.seed, dataclasses.replace(made, about={
-            **made.about, "score": self.score, "done": list(self.done), "env_steps_done": self.env_steps,
-            "returns": [each.tolist() for each in self.returns]}))
+        with on_host(self.profile, "checkpoint"):
+            self.checkpoints.save(program.seed, dataclasses.replace(made, about={
+                **made.about, "score": self.score, "done": list(self.done), "env_steps_done": self.env_steps,
+                "returns": [each.tolist() for each in self.returns]}))
         self.resumable = True
         return True
 
@@ -284,7 +254,7 @@ class Run:
                 "episodes": update.episodes, "episode_return": update.episode_return,
                 "episode_length": update.episode_length, "steps": update.accounts}
         row |= {name if name not in row else f"metric/{name}": value for name, value in update.metrics.items()}
-        row |= {name: value for name, value in _score(judged).items() if value is not None}
+        row |= {name: value for name, value in score_of(judged).items() if value is not None}
         self.folder.row(row)
         self.score = row.get("eval_return_mean", self.score if self.job.eval_every else update.episode_return)
         # For the case that the next chunk fails. Copies take a hundredth of the time, at most.
@@ -309,8 +279,14 @@ class Run:
         if self.folder and self.folder.opened:
             try:
                 self.keep(self.job.seed + len(self.done), self._latest)
+                self.trace()
             finally:
                 self.folder.close(status)
+
+    def trace(self) -> None:
+        """Writes what there is of a profile."""
+        if self.profile and self.profile.runs and self.folder and self.folder.opened:
+            write(self.folder.path / FILE, self.profile.file())
 
     def result(self) -> Result:
         job, one = self.job, self.job.seeds == 1
@@ -333,7 +309,21 @@ class Run:
             eval_episodes=job.eval_episodes if means else 0,
             weights_sha256=self.done[0]["weights_sha256"] if one else pipeline.weights_sha256(self.params),
             per_seed=self.done, run_dir=str(self.folder.path) if self.folder else None, resumable=self.resumable,
+            profile=self.profile.summary() if self.profile and self.profile.runs else None,
             params=self.params[0] if one else self.params, curve=self.curve)
+
+
+@contextmanager
+def traced(profile: Profile | None, program: Program) -> Iterator[None]:
+    """A run of the program, however it ends, becomes part of the profile."""
+    if profile is None:
+        yield
+        return
+    try:
+        with profile.host.here():
+            yield
+    finally:
+        profile.add(program.tracks())
 
 
 def deployment_of(program: Program, job: Job) -> list[str]:
@@ -353,19 +343,6 @@ def engine_of(program: Program) -> str:
     if not program.traceable:
         return "compiled stretches around the host environment"
     return "one compiled program" if len(program.workers) == 1 else "compiled stretches between moves"
-
-
-def interquartile_mean(values: list[float]) -> float:
-    """The mean without the highest and the lowest quarter (rounded down)."""
-    cut = len(values) // 4
-    return float(np.mean(np.sort(values)[cut:len(values) - cut]))
-
-
-def _score(judged: list[Episodes]) -> dict[str, float | None]:
-    if not judged:
-        return {"eval_return_mean": None, "eval_return_std": None}
-    returns = np.concatenate([np.asarray(episodes.returns) for episodes in judged])
-    return {"eval_return_mean": float(returns.mean()), "eval_return_std": float(returns.std())}
 
 
 def _loss(metrics: dict[str, float]) -> float | None:

@@ -15,8 +15,9 @@ from msrl.deployment import Deployment
 from msrl.errors import UsageError
 from msrl.jobs import prepare
 from msrl.pipeline import Program
+from msrl.results import Result
 from msrl.resuming import resumed
-from msrl.running import Result, run
+from msrl.running import run
 from msrl.runtime.checkpoints import Checkpoint
 from msrl.runtime.display import ConsoleDisplay, Display
 from msrl.runtime.folder import check_free
@@ -41,15 +42,18 @@ def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, se
 
 def train(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
           run_dir: str | Path | None = None, progress: bool = True, eval_every: int = 0, eval_episodes: int = 100,
-          config: Config | None = None, deployment: Deployment | str | Path | None = None, checkpoint_every: int = 0,
-          checkpoint_keep: int = 3, restarts: int = 3, env_timeout: float = 0.0, **fields: Any) -> Result:
+          profile: bool = False, config: Config | None = None, deployment: Deployment | str | Path | None = None,
+          checkpoint_every: int = 0, checkpoint_keep: int = 3, restarts: int = 3, env_timeout: float = 0.0,
+          **fields: Any) -> Result:
     """Trains an algorithm on an environment and evaluates it. `fields` override the configuration's and the
-    deployment's: `msrl.train("ppo", env="CartPole-v1", total_steps=100_000)`. Without `run_dir`, nothing is written."""
+    deployment's: `msrl.train("ppo", env="CartPole-v1", total_steps=100_000)`. Without `run_dir`, nothing is written;
+    `profile` finds out where the time went."""
     if run_dir is not None:
         check_free(Path(run_dir))
     job = prepare(algorithm, env, seed=seed, seeds=seeds, strict=strict, eval_every=eval_every,
-                  eval_episodes=eval_episodes, config=config, deployment=deployment, checkpoint_every=checkpoint_every,
-                  checkpoint_keep=checkpoint_keep, restarts=restarts, env_timeout=env_timeout, **fields)
+                  eval_episodes=eval_episodes, profile=profile, config=config, deployment=deployment,
+                  checkpoint_every=checkpoint_every, checkpoint_keep=checkpoint_keep, restarts=restarts,
+                  env_timeout=env_timeout, **fields)
     display = ConsoleDisplay(Console(stderr=True)) if progress else Display()
     return run(job, Path(run_dir) if run_dir is not None else None, display)
 

@@ -28,7 +28,7 @@ from msrl import algorithms
 from msrl.cli.deploying import DeploymentOptions
 from msrl.cli.options import EvalOptions, GraphOptions, NewOptions, TrainOptions, VerifyOptions
 from msrl.frontend import complaints
-from msrl.running import Result
+from msrl.results import Result
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

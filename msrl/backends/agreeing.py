@@ -25,6 +25,7 @@ from msrl.ir.graph import Call
 from msrl.ir.interp import Names
 from msrl.ir.placed import Fragment
 from msrl.runtime.channels import Exchange
+from msrl.runtime.tracing import at_work
 
 if TYPE_CHECKING:
     from msrl.backends.worker import Worker
@@ -56,8 +57,8 @@ def grouped(worker: "Worker", node: Call, names: Names) -> Generator[None, None,
     assert group is not None
     mine = worker.root, tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads)
     if isinstance(group, GroupOfProcesses):
-        with blame(node, RunError):
-            return group.learn(node, [mine], worker.count_compiling)[0]
+        with blame(node, RunError), at_work(worker.trace, node) as ready:
+            return ready(group.learn(node, [mine], worker.count_compiling)[0])
     move, _ = exchange.among[node.writes[0]]
 
     def all_of(value: Any) -> Generator[None, None, list[Any]]:
@@ -68,8 +69,8 @@ def grouped(worker: "Worker", node: Call, names: Names) -> Generator[None, None,
         return exchange.receive(move, instance)
 
     parts = yield from all_of(mine)
-    with blame(node, RunError):
-        found = group.learn(node, parts, worker.count_compiling) if instance == 0 else None
+    with blame(node, RunError), at_work(worker.trace, node) as ready:
+        found = ready(group.learn(node, parts, worker.count_compiling)) if instance == 0 else None
     made = yield from all_of(found)
     return made[0][instance]
 
@@ -130,7 +131,7 @@ def serve(worker: "Worker", node: Call) -> Iterator[None]:
         first, learner = what is None, 0 if store.lockstep else worker.instance
         what, steps, others, state, _ = requests[0]
         brought = [one for request in requests for one in request[-1]]
-        with blame(node, RunError):
+        with blame(node, RunError), at_work(worker.trace, node) as ready:
             if first and not store.lockstep:
                 store.begin(steps)
             if what == END:
@@ -142,6 +143,7 @@ def serve(worker: "Worker", node: Call) -> Iterator[None]:
                 if what != MEAN:
                     apply = partial(sites[what].apply, others, mean=answer)
                     answer = store.step((node.writes[0], what), learner, state, apply)
+            ready(answer)
         exchange.send(take, 0, answer)
         worker.messages += 2
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from msrl.backends.profiling import steps
 from msrl.backends.worker import Look, Worker
 from msrl.errors import RunError
 
@@ -18,12 +19,12 @@ class Inline:
 
     def run(self) -> Iterator[tuple[Worker, Look]]:
         """Yields (worker, live resources) wherever the host may look."""
-        running = [(worker, worker.run()) for worker in self.workers]
+        running = [(worker, steps(worker)) for worker in self.workers]
         while running:
             before = len(running), sum(worker.messages for worker, _ in running)
             for pair in list(running):
-                worker, steps = pair
-                for look in steps:
+                worker, looks = pair
+                for look in looks:
                     if look is None:
                         break
                     yield worker, look

@@ -31,6 +31,7 @@ from msrl.backends.wire import Message
 from msrl.backends.worker import Look, Worker
 from msrl.engines.reference import Reference
 from msrl.errors import LostError, RunError, UsageError
+from msrl.runtime.tracing import Trace
 
 CPUS = 0.5  # per worker: instances wait for one another most of the time
 PLACE_SECONDS = 60.0  # for a cluster to set aside what it has, if others hold it
@@ -111,6 +112,12 @@ class Host:
     def call(self) -> None:
         assert self.station is not None
         self.station.worker.schedule.call()
+
+    @ray.method(concurrency_group="control")
+    def trace(self) -> Trace | None:
+        """What it did so far, if that is asked for."""
+        assert self.station is not None
+        return self.station.worker.trace
 
     @ray.method(concurrency_group="reports")
     def next(self) -> Report:
@@ -204,8 +211,15 @@ class RayBackend:
             except GeneratorExit:
                 if look is this:  # all that the host will have of the run
                     look.keep()
+                self._trace(actors)
                 raise
             asked[actors[number].next.remote()] = number
+
+    def _trace(self, actors: list[Any]) -> None:
+        """Of a run that is stopped, asks for the traces: those that ended have sent theirs."""
+        for number, worker in enumerate(self.workers):
+            if worker.trace is not None:
+                worker.trace = self._get(actors[number].trace.remote(), number)
 
     def _seats(self, places: list[Where]) -> dict[int, Seat]:
         """By worker, where learners of several processes can form one group of JAX's: if all have equal numbers of
@@ -230,7 +244,7 @@ class RayBackend:
         if report.ledger is not None:
             worker.exchange.ledger = report.ledger
         if report.kind == "end":
-            worker.resources = report.resources
+            worker.resources, worker.trace = report.resources, report.profile
             if worker.leads:
                 worker.exchange.ended.append(worker.instance)
 

@@ -26,6 +26,7 @@ import cloudpickle
 import jax
 
 from msrl.api import Env, Trainer
+from msrl.backends.profiling import steps, watch
 from msrl.backends.schedule import Schedule
 from msrl.backends.snapshots import Share, order_of
 from msrl.backends.switchboard import make_worker
@@ -46,6 +47,7 @@ from msrl.ir.text import parse, parse_local, show, show_local
 from msrl.runtime import strict as surroundings
 from msrl.runtime.ledger import Ledger
 from msrl.runtime.store import Store
+from msrl.runtime.tracing import Trace
 
 USER = "msrl_user_"  # modules made from the user's files, which no other process can import
 ALWAYS = ("$env", "$metrics")  # what every look brings along, with the counters
@@ -74,6 +76,7 @@ class Assignment:
     saved: tuple[tuple[str, ...], int, bool]  # as in Schedule: loops, every, unordered
     given: Share | None  # as Worker.given
     ledger: dict[str, Any]  # the accounts so far
+    profile: int | None  # as in Program
 
     @property
     def title(self) -> str:
@@ -96,6 +99,7 @@ class Report:
     share: Share | None = None  # as Worker.share
     problem: MsrlError | None = None
     trace: str = ""
+    profile: Trace | None = None  # at the end: as Worker.trace
 
 
 # -- in the coordinator ----------------------------------------------------------------------------------------------
@@ -117,7 +121,7 @@ def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: En
         worker.ops.devices.mesh.size if worker.ops.devices else 1,
         surroundings.record() if worker.strict else None,
         (worker.schedule.loops, worker.schedule.every, worker.schedule.unordered), worker.given,
-        worker.exchange.ledger.asdict())
+        worker.exchange.ledger.asdict(), worker.trace.limit if worker.trace else None)
         for worker in workers]
 
 
@@ -202,6 +206,8 @@ def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
     worker.divided, worker.given, worker.schedule = assignment.divided, assignment.given, Schedule(*assignment.saved)
     worker.order = order_of(graph)
     exchange.ledger.restore(assignment.ledger)
+    if assignment.profile is not None:
+        watch(worker, graph, assignment.profile)
     return worker
 
 
@@ -271,7 +277,7 @@ class Station:
         try:
             ahead: Names | None = None
             seen = 0
-            for look in self.worker.run():
+            for look in steps(self.worker):
                 if self.stopped.is_set():
                     return
                 if look is None:
@@ -283,7 +289,8 @@ class Station:
                     self.seen.wait()
                     self.seen.clear()
             assert ahead is not None
-            self.reports.put(dataclasses.replace(self._look({}), kind="end", resources=portable(ahead)))
+            self.reports.put(dataclasses.replace(self._look({}), kind="end", resources=portable(ahead),
+                                                 profile=self.worker.trace))
         except BaseException as problem:
             self.reports.put(failure(problem))
 

@@ -38,6 +38,7 @@ from msrl.ir.placed import LocalProgram, same_form
 from msrl.runtime.checkpoints import Parts
 from msrl.runtime.ledger import Ledger
 from msrl.runtime.packing import Leaf, Packed, pack, unpack
+from msrl.runtime.tracing import at_work
 
 if TYPE_CHECKING:
     from msrl.backends.worker import Worker
@@ -134,7 +135,8 @@ def take(worker: "Worker", loop: For | While, passes: int, names: Names, carried
     with worker.exchange.changed:
         ledger = copy.deepcopy(worker.exchange.ledger)
     try:
-        parts = {name: divided(worker, name, value) for name, value in found.items()}
+        with at_work(worker.trace, "checkpoint"):
+            parts = {name: divided(worker, name, value) for name, value in found.items()}
     except RunError as problem:
         worker.share = Share(loop_name(loop), passes, {}, problem=problem)
     else:

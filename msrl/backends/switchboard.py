@@ -22,7 +22,7 @@ class Switchboard(Worker):
         lines = [Worker(self.program, learner, self.shapes, self.ops, self.root, self.strict, exchange.line(learner))
                  for learner in range(len(exchange.sizes[learners]))]
         for line in lines:
-            line.given, line.order = self.given, self.order
+            line.given, line.order, line.trace = self.given, self.order, self.trace
         running = [line.run() for line in lines]
         while running:
             for steps in list(running):

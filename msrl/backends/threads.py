@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from queue import SimpleQueue
 from threading import Event, Thread
 
+from msrl.backends.profiling import steps
 from msrl.backends.worker import Look, Worker
 
 
@@ -55,7 +56,7 @@ class Threads:
     def work(self, worker: Worker, looks: SimpleQueue, stop: Event) -> None:
         seen, news = Event(), 0
         try:
-            for look in worker.run():
+            for look in steps(worker):
                 if stop.is_set():
                     return
                 if look is None:  # it waits for a message: let it look again when there is one

@@ -45,6 +45,7 @@ from msrl.ir.graph import (
 from msrl.ir.interp import Names
 from msrl.ir.placed import PARAMETERS, LocalProgram
 from msrl.runtime.channels import Exchange, Line
+from msrl.runtime.tracing import Trace, at_work
 
 LOOKS = 200  # how often a loop of known length lets the host look, at most
 WHILE_SECONDS = 0.2  # how long a chunk of any other loop should take, at least
@@ -88,6 +89,8 @@ class Worker:
         self.share: Share | None = None  # what it has put down last
         self.given: Share | None = None  # what it is to go on from
         self.handed: Names = {}  # of that, what the loop that it begins with has handed on
+        self.trace: Trace | None = None  # what it did and when, if that is asked for (msrl/backends/profiling.py)
+        self.labels: dict[str, str] = {}  # by move, what the user calls its value; known to those who trace
         self.group: Group | None = None  # learners of several instances in one program, this one's among them
         self.pulled: dict[tuple[str, int], list[Any]] = {}  # (move, site) → the parameters last taken from their place
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
@@ -100,7 +103,7 @@ class Worker:
         self.prepare()
         if self.given:
             nodes, names, self.handed = begin(self, self.given)
-        self.compile_seconds += time.perf_counter() - began
+        self.count_compiling(time.perf_counter() - began)
         try:
             yield from self.block(nodes, names, top=True)
             yield from self.inbox.force(names, self.program.results)
@@ -217,6 +220,8 @@ class Worker:
 
     def count_compiling(self, seconds: float) -> None:
         self.compile_seconds += seconds
+        if self.trace is not None:
+            self.trace.compiled(seconds)
 
     def count_steps(self, names: Names) -> int:
         """The environment steps since they were last counted."""
@@ -311,9 +316,10 @@ class Worker:
             if run is None:
                 began = time.perf_counter()
                 run = chunk.ready(arguments)
-                self.compile_seconds += time.perf_counter() - began
+                self.count_compiling(time.perf_counter() - began)
             began = time.perf_counter()
-            *carried, passes = run(*arguments)
+            with at_work(self.trace, node) as ready:
+                *carried, passes = ready(run(*arguments))
             passes = int(np.asarray(passes).max())
             done += passes
             if total is None:

@@ -12,11 +12,13 @@ from msrl import resuming
 from msrl.cli.deploying import DeploymentOptions
 from msrl.cli.options import TRAIN, TrainOptions, read_with_algorithm
 from msrl.jobs import Job, prepare
-from msrl.running import Result, Start, Stopped, run
+from msrl.results import Result, Start
+from msrl.running import Stopped, run
 from msrl.runtime.display import ConsoleDisplay
 from msrl.runtime.files import dumps
 from msrl.runtime.folder import INTERRUPTED, RunFolder, check_free, default_path
 from msrl.runtime.interrupts import Interrupts
+from msrl.runtime.profile import FILE as TRACE
 
 
 def main(args: list[str], began: float) -> int:
@@ -29,7 +31,8 @@ def main(args: list[str], began: float) -> int:
         return prepare(given.algorithm, options.env, config=given.config, seed=options.seed, seeds=options.seeds,
                        strict=options.strict, eval_every=options.eval_every, eval_episodes=options.eval_episodes,
                        checkpoint_every=options.checkpoint_every, checkpoint_keep=options.checkpoint_keep,
-                       restarts=options.restarts, env_timeout=options.env_timeout, deployment=given.deployment), None
+                       restarts=options.restarts, env_timeout=options.env_timeout, profile=options.profile,
+                       deployment=given.deployment), None
 
     return execute(make, options.run_dir, options.json, began)
 
@@ -81,9 +84,11 @@ def report(result: Result, job: Job) -> list[str]:
     lines += [f"speed        {result.steps_per_second:,.0f} steps/s: {result.env_steps:,} steps in "
               f"{result.train_seconds:.1f} s, after {result.compile_seconds:.1f} s of compiling; "
               f"{result.total_seconds:.1f} s in all",
+              *([f"profile      {result.profile['line']}"] if result.profile else []),
               f"run folder   {result.run_dir}"]
     where = shlex.quote(str(result.run_dir))
     return [*lines, "next         " + f"msrl eval {where}",
+            *([f"             open {where}/{TRACE} at https://ui.perfetto.dev"] if result.profile else []),
             f"             tensorboard --logdir {where}",
             f"             msrl graph {shlex.quote(job.algorithm)} --env {shlex.quote(job.env)}{placed(job)}"]
 

@@ -9,6 +9,7 @@
     checkpoints/    all that it takes to go on, of some points of the run
     result.json     the summary that `msrl train --json` prints
     curve.png       return against environment steps
+    trace.json      with --profile: what every instance did and when
 
 It always holds that every file is complete: metrics grow by whole lines, all else is written aside and moved into
 place. Nothing exists before `open`, which comes with the first update.

@@ -64,7 +64,7 @@ class Pickled:
                     if worker.strict:
                         worker.engine.reports.extend(report.rows)
                     if report.kind == "end":
-                        worker.resources = report.resources
+                        worker.resources, worker.trace = report.resources, report.profile
                         if worker.leads:
                             worker.exchange.ended.append(worker.instance)
                         continue

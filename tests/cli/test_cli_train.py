@@ -9,7 +9,8 @@ import pytest
 
 import msrl as package
 from msrl.jobs import prepare
-from msrl.running import interquartile_mean, run
+from msrl.results import interquartile_mean
+from msrl.running import run
 from msrl.runtime.display import Display
 from tests.cli.conftest import TINY
 

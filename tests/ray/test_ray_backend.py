@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -23,6 +24,7 @@ from msrl.errors import LostError, RunError, UsageError
 from msrl.jobs import prepare
 from msrl.pipeline import Deployment, compile, weights_sha256
 from msrl.runtime.display import Display
+from msrl.runtime.tracing import LIMIT
 from tests.matrix.comparing import Outcome, assert_same, strict
 from tests.matrix.herds import Herd, Herding
 from tests.matrix.loops import LOOPS
@@ -141,8 +143,25 @@ def test_first_come_first_served(deployment):
     assert sum(last["lags"].values()) == 2 * 10
 
 
+def test_where_time_goes_is_told_by_every_process():
+    """On one clock: what is taken was sent before, up to the precision with which clocks are compared."""
+    program = compile(LOOPS["Plain"], Corridor(), shards=2, deployment=COARSE, profile=LIMIT)
+    began = time.perf_counter()
+    assert list(program.run())
+    ended, tracks = time.perf_counter(), program.tracks()
+    for track in tracks:
+        track.trace.align()
+        assert began < track.trace.began < track.trace.ended < ended
+        assert 0 < sum(track.trace.own.values()) <= track.trace.ended - track.trace.began
+    events = [event for track in tracks for event in track.trace.events]
+    sent = {key: event.start for event in events for key in event.sent}
+    taken = {key: event.end for event in events for key in event.taken}
+    assert sent.keys() == taken.keys() and all(sent[key] <= taken[key] + 0.005 for key in sent)
+    assert {"compute", "move", "wait", "compile"} == {event.kind for event in events}
+
+
 def test_in_fast_mode_what_a_run_reached_is_there_after_it_was_stopped():
-    program = compile(LOOPS["Plain"], Corridor(), shards=2, deployment=COARSE)
+    program = compile(LOOPS["Plain"], Corridor(), shards=2, deployment=COARSE, profile=LIMIT)
     run = program.run()
     assert next(run).metrics
     before = weights_sha256(program.params())
@@ -152,6 +171,7 @@ def test_in_fast_mode_what_a_run_reached_is_there_after_it_was_stopped():
     run.close()
     assert psutil.wait_procs(processes, timeout=30)[1] == []
     assert weights_sha256(program.params()) != before
+    assert [len(track.trace.events) > 0 for track in program.tracks()] == [True] * 3
 
 
 def test_one_place_has_its_results_at_the_end():

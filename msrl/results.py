@@ -1,0 +1,67 @@
+"""What a run begins with and what it ends with, as plain data."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from msrl.engines.evaluation import Episodes
+from msrl.pipeline import Update
+from msrl.runtime.checkpoints import Checkpoint
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a run goes on: at a checkpoint, or from the beginning if there is none yet."""
+
+    checkpoint: Checkpoint | None
+    rows: list[dict[str, Any]]  # of the metrics so far
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run went. Evaluation is None where a run was stopped before it."""
+
+    algorithm: str
+    env: str
+    env_id: str  # the one that was picked
+    distribution: str
+    backend: str
+    seed: int
+    seeds: int
+    status: str  # finished or interrupted
+    env_steps: int  # of all seeds
+    compile_seconds: float
+    train_seconds: float
+    total_seconds: float
+    steps_per_second: float
+    eval_return_mean: float | None  # over all seeds' episodes
+    eval_return_std: float | None
+    eval_return_iqm: float | None  # interquartile mean of the seeds' means
+    eval_episodes: int  # of each seed
+    weights_sha256: str
+    per_seed: list[dict[str, Any]]
+    run_dir: str | None
+    resumable: bool  # is there a checkpoint of what was reached?
+    profile: dict[str, Any] | None = None  # where the time went (docs/profiling.md), if that was asked for
+    params: Any = field(repr=False, default=None)  # of the one seed, or a list
+    curve: list[Update] = field(repr=False, default_factory=list)
+
+    def summary(self) -> dict[str, Any]:
+        """The numbers alone, as for JSON."""
+        return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)
+                if each.name not in ("params", "curve")}
+
+
+def interquartile_mean(values: list[float]) -> float:
+    """The mean without the highest and the lowest quarter (rounded down)."""
+    cut = len(values) // 4
+    return float(np.mean(np.sort(values)[cut:len(values) - cut]))
+
+
+def score_of(judged: list[Episodes]) -> dict[str, float | None]:
+    if not judged:
+        return {"eval_return_mean": None, "eval_return_std": None}
+    returns = np.concatenate([np.asarray(episodes.returns) for episodes in judged])
+    return {"eval_return_mean": float(returns.mean()), "eval_return_std": float(returns.std())}
