@@ -217,7 +217,7 @@ class Program:
         self.shard_states = [state for worker in self.workers if worker in states
                              for state in shards_of(states[worker], worker.ops.world.shards, self.seeds)]
         totals = sum((totals for _, totals in steps.values()), np.zeros(3))
-        if self.start and len(steps) < sum("env" in worker.program.fragment.components for worker in self.workers):
+        if totals[0] < seen[0]:  # of a run that goes on, not all have been heard of yet
             totals = seen.copy()
         episodes, returns, lengths = totals - seen
         seen[:] = totals

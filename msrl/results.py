@@ -54,6 +54,16 @@ class Result:
                 if each.name not in ("params", "curve")}
 
 
+def told_of(start: Checkpoint, rows: list[dict[str, Any]]) -> Checkpoint:
+    """The same point for a run of which these rows are left: its episodes are those that they tell of. A row may speak
+    of some workers as they were before the point, and of others as they were after it."""
+    mine = [row for row in rows if row.get("seed") in (None, start.about["seed"])]
+    found = [float(sum(row["episodes"] for row in mine))]
+    for name in ("episode_return", "episode_length"):
+        found.append(sum(row["episodes"] * (row[name] or 0.0) for row in mine))
+    return dataclasses.replace(start, about={**start.about, "episodes": found})
+
+
 def interquartile_mean(values: list[float]) -> float:
     """The mean without the highest and the lowest quarter (rounded down)."""
     cut = len(values) // 4

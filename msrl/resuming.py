@@ -12,10 +12,13 @@ from msrl.deployment import Deployment
 from msrl.errors import UsageError
 from msrl.jobs import DEPLOYMENT, Job, about, lasting_algorithm, lasting_deployment, prepare
 from msrl.playing import tuples
-from msrl.results import Start
+from msrl.results import Start, told_of
 from msrl.runtime import checkpoints
 from msrl.runtime.folder import FINISHED, read_config, read_rows
 from msrl.runtime.named import file_of, trusted
+
+KEPT = ("strict", "eval_every", "eval_episodes", "checkpoint_every", "checkpoint_keep", "restarts", "env_timeout",
+        "profile")  # of what a command was given, apart from the algorithm's settings and the deployment's
 
 
 def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = None, env: str | None = None,
@@ -31,23 +34,22 @@ def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = N
         trusted(placed.distribution, None, "distribution", again)
     algorithm = trusted(config["algorithm"], algorithm, "algorithm", again)
     env = trusted(config["env_id"], env, "env", again)
-    settings = {name: tuples(value) for name, value in config["config"].items()}
     try:
-        job = prepare(algorithm, env, seed=config["seeds"][0], seeds=len(config["seeds"]), strict=config["strict"],
-                      eval_every=config["eval_every"], eval_episodes=config["eval_episodes"],
-                      checkpoint_every=config["checkpoint_every"], checkpoint_keep=config["checkpoint_keep"],
-                      restarts=config["restarts"], env_timeout=config["env_timeout"], profile=config["profile"],
-                      deployment=placed.replace(**flags), **settings)
-    except (KeyError, TypeError, IndexError) as error:
+        kept = {name: config[name] for name in KEPT}
+    except KeyError as error:
         raise UsageError(f"{path} is not a run folder that can be resumed.",
-                         why=f"Its config.json is not one that this version of MSRL writes: {error!r}.",
+                         why=f"Its config.json has no {error}, so that it is of another version of MSRL.",
                          instead="Use the version of MSRL that it was made with.") from error
+    settings = {name: tuples(value) for name, value in config["config"].items()}
+    job = prepare(algorithm, env, **{**settings, **kept, "seed": config["seeds"][0], "seeds": len(config["seeds"]),
+                                     "deployment": placed.replace(**flags)})
     if place is None:
         return job, Start(None, [])
     rows = read_rows(path)
     start = checkpoints.load(place)  # after strict mode's settings are made, as reading starts JAX
     done = [seed["seed"] for seed in start.about["done"]]
-    return job, Start(start, [row for row in rows if row.get("seed") in done or row["env_steps"] <= start.env_steps])
+    rows = [row for row in rows if row.get("seed") in done or row["env_steps"] <= start.env_steps]
+    return job, Start(told_of(start, rows), rows)
 
 
 def find(path: Path, name: str | None) -> Path | None:

@@ -8,7 +8,7 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from msrl.ir.graph import Stretch, walk
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
-from msrl.results import Result, Start, interquartile_mean, score_of
+from msrl.results import Result, Start, interquartile_mean, score_of, told_of
 from msrl.runtime import weights
 from msrl.runtime.checkpoints import Checkpoint, Checkpoints
 from msrl.runtime.display import Display, State
@@ -123,8 +123,9 @@ class Run:
         self.curve = [update for update in self.curve if update.env_steps <= steps]
         if self.folder and self.folder.opened:
             done = [each["seed"] for each in self.done]
-            self.folder.rewind([row for row in self.folder.rows if row.get("seed") in done
-                                or row["env_steps"] <= steps])
+            rows = [row for row in self.folder.rows if row.get("seed") in done or row["env_steps"] <= steps]
+            self.folder.rewind(rows)
+            self.start = told_of(self.start, rows) if self.start else None
         time.sleep(min(BACK_OFF * 2 ** (self.losses - 1), MOST_BACK_OFF))  # whatever took one may take the next
 
     def attempt(self, seed: int, seeds: int) -> None:
@@ -180,7 +181,14 @@ class Run:
             *deployment_of(program, self.job), f"engine       {engine_of(program)}")
 
     def train(self, program: Program) -> None:
-        running, spent, last = program.run(), 0.0, 0
+        with closing(program.run()) as running:
+            spent = self.look(program, running)
+        self.compile_seconds += program.compile_seconds
+        self.train_seconds += spent - program.run_compile_seconds
+
+    def look(self, program: Program, running: Iterator[Update]) -> float:
+        """Lets the program run, and sees to it between chunks: the seconds that it ran."""
+        spent, last = 0.0, 0
         latest: float | None = None
         updates = 0
         due = asked = False
@@ -191,7 +199,7 @@ class Run:
             spent += time.perf_counter() - started
             if update is None:
                 self.save(program)
-                break
+                return spent
             if update.env_steps == last and not update.metrics and not update.episodes:
                 continue  # the last look, at what is known already
             last, updates = update.env_steps, updates + 1
@@ -214,13 +222,10 @@ class Run:
                     asked = True
                 elif saved or not asked or program.saving.refused:
                     self.stopped = True
-                    break
+                    return spent
             elif self.job.deployment.backend == "ray" and time.perf_counter() - snapshot > SNAPSHOT_SECONDS:
                 snapshot = time.perf_counter()
                 program.ask_checkpoint()
-        running.close()
-        self.compile_seconds += program.compile_seconds
-        self.train_seconds += spent - program.run_compile_seconds
 
     def open(self) -> None:
         assert self.folder is not None

@@ -141,12 +141,14 @@ class RayBackend:
         loops, _, unordered = self.assignments[0].saved
         if not loops or not self.actors:
             return False
-        asked = [actor for actor, assignment in zip(self.actors, self.assignments, strict=True)
-                 if assignment.lead or not unordered]
+        asked = {number: self.actors[number] for number, assignment in enumerate(self.assignments)
+                 if assignment.lead or not unordered}
         margin = 1
         while True:
-            loop, passes = max(ray.get([actor.ahead.remote() for actor in asked]))
-            if all(ray.get([actor.ask_at.remote((loop, passes + margin)) for actor in asked])):
+            ahead = [(number, actor.ahead.remote()) for number, actor in asked.items()]
+            loop, passes = max(self._get(ref, number) for number, ref in ahead)
+            agreed = [(number, actor.ask_at.remote((loop, passes + margin))) for number, actor in asked.items()]
+            if all([self._get(ref, number) for number, ref in agreed]):
                 return True
             margin *= 2
 

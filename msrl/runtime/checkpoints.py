@@ -102,15 +102,27 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
             for shard, packed in shards.items() for path, leaf in packed.items()})
         manifest = {
             "format": FORMAT, "loop": checkpoint.loop, "update": checkpoint.update, "about": checkpoint.about,
+            "files": file_sums(aside / STATE),
             "parts": {part: {shard: {"sha256": checksum(packed), "leaves": {
                 path: [leaf.kind, leaf.array.dtype.name, list(leaf.array.shape)] for path, leaf in packed.items()}}
                 for shard, packed in shards.items()} for part, shards in checkpoint.parts.items()}}
-        write(aside / MANIFEST, (dumps(manifest) + "\n").encode())
+        write(aside / MANIFEST, (dumps({**manifest, "sha256": seal(manifest)}) + "\n").encode())
         if path.exists():
             shutil.rmtree(path)
         aside.rename(path)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def seal(manifest: dict[str, Any]) -> str:
+    """A checksum of the manifest itself."""
+    return hashlib.sha256(json.dumps(json.loads(dumps(manifest)), sort_keys=True).encode()).hexdigest()
+
+
+def file_sums(folder: Path) -> dict[str, str]:
+    """Of every file, so that none that is damaged is given to a reader of arrays."""
+    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
 def checksum(packed: Packed) -> str:
@@ -172,6 +184,12 @@ def read(path: Path) -> Checkpoint:
         raise Unsound(f"Its {MANIFEST} is missing, or is not one that a run writes.")
     if manifest.get("format") != FORMAT:
         raise Unsound(f"It has the format {manifest.get('format')!r}, and this version of MSRL reads {FORMAT}.")
+    if manifest.pop("sha256", None) != seal(manifest):
+        raise Unsound(f"It is damaged: its {MANIFEST} does not have its checksum.")
+    here, there = file_sums(path / STATE), dict(manifest.get("files") or {})
+    wrong = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
+    if wrong:
+        raise Unsound(f"It is damaged: {STATE}/{wrong[0]} does not have its checksum.")
     try:
         arrays = weights.load_arrays(path / STATE)
         parts = {part: {shard: _packed(part, shard, arrays, said) for shard, said in shards.items()}

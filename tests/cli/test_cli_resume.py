@@ -2,10 +2,15 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import msrl as package
+from msrl.errors import UsageError
+from msrl.resuming import resumed
 from tests.cli.conftest import TINY
 
 ALGORITHM = f"{TINY}:Tiny"
@@ -111,3 +116,22 @@ If you trust it: msrl {command} run --{flag} {bad}:Bad
 def test_a_file_that_was_named_needs_no_second_naming(msrl, stopped):
     assert msrl("resume", "run")[0] == 0
     assert msrl("eval", "run", "--episodes", "1")[0] == 0
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_a_config_that_is_not_ours_is_told_of(data):
+    """A value of another kind, a key that is missing, text that is cut off: a message, and no traceback."""
+    good = dict(algorithm="ppo", env="CartPole-v1", env_id="jax:CartPole-v1", config={}, seeds=[0], strict=False,
+                eval_every=0, eval_episodes=1, checkpoint_every=0, checkpoint_keep=1, restarts=0, env_timeout=0.0,
+                profile=False, status="running")
+    name = data.draw(st.sampled_from(sorted(good)))
+    simple = st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=3)
+    junk = simple | st.lists(simple, max_size=2) | st.dictionaries(st.text(max_size=2), simple, max_size=2)
+    value = data.draw(junk.filter(lambda value: type(value) is not type(good[name])))
+    text = json.dumps({**good, name: value})
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "deployment.toml").write_text(package.Deployment().to_toml())
+        (Path(folder) / "config.json").write_text(data.draw(st.sampled_from([text, text[:-1], text[:20], "", "[]"])))
+        with pytest.raises(UsageError):
+            resumed(Path(folder))

@@ -3,11 +3,14 @@
 import json
 import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from msrl.errors import RunError, UsageError
 from msrl.runtime import checkpoints
@@ -60,7 +63,13 @@ def lose_arrays(path: Path) -> None:
 def change_a_number(path: Path) -> None:
     manifest = json.loads((path / "manifest.json").read_text())
     manifest["parts"]["#env.step.1"]["all"]["sha256"] = "0" * 64
-    (path / "manifest.json").write_text(json.dumps(manifest))
+    del manifest["sha256"]
+    (path / "manifest.json").write_text(json.dumps({**manifest, "sha256": checkpoints.seal(manifest)}))
+
+
+def change_the_loop(path: Path) -> None:
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps({**manifest, "loop": "j.1"}))
 
 
 def from_the_future(path: Path) -> None:
@@ -77,6 +86,7 @@ def foreign(path: Path) -> None:
     (foreign, "Its manifest.json is missing, or is not one that a run writes."),
     (from_the_future, "It has the format 99, and this version of MSRL reads 1."),
     (change_a_number, "It is damaged: ValueError: #env.step.1 does not have its checksum"),
+    (change_the_loop, "It is damaged: its manifest.json does not have its checksum."),
     (damage_array, "It is damaged: "), (lose_arrays, "It is damaged: ")])
 def test_damage_is_told_and_the_newest_sound_one_offered(tmp_path, harm, why):
     for update in (1, 2, 3):
@@ -122,3 +132,24 @@ def test_no_place_for_checkpoints(tmp_path):
         kept.close()
     assert str(refused.value) == (f"The checkpoint {tmp_path}/checkpoints/0-00000001 could not be written.\n"
                                   "Not a directory.\nMake room, or give permission.")
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(1, 255))
+@settings(max_examples=40, deadline=None)
+def test_any_change_of_a_byte_is_found(file, byte, change):
+    """Of the manifest or of an array: never a traceback, never another checkpoint than the one that was written."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "checkpoints" / "0-00000001"
+        write_checkpoint(path, point(1))
+        files = sorted(file for file in path.rglob("*") if file.is_file() and file.stat().st_size)
+        chosen = files[file % len(files)]
+        content = bytearray(chosen.read_bytes())
+        content[byte % len(content)] ^= change
+        chosen.write_bytes(bytes(content))
+        try:
+            found = load(path)
+        except UsageError:
+            return
+        assert (found.loop, found.update, found.about) == ("i.1", 1, {"env_steps": 1, "score": None})
+        for name, parts in point(1).parts.items():
+            assert checkpoints.checksum(found.parts[name]["all"]) == checkpoints.checksum(parts["all"])
