@@ -6,6 +6,7 @@ It always holds that two events of a trace are apart or one inside the other, an
 `own` are of one event only: what is inside another, as compiling often is, is not counted for that one, too.
 """
 
+import os
 import threading
 import time
 from collections import Counter
@@ -20,12 +21,21 @@ from msrl.ir.graph import Node
 from msrl.ir.titles import lines, title
 
 LIMIT = 200_000  # events of one instance that are kept
-EPOCH = time.time() - time.perf_counter()  # this process's clock began at this time of day
 COMPILING = "/jax/core/compile/"  # how JAX's own events of tracing, lowering and compiling begin
 
 Kind = Literal["compute", "move", "wait", "compile"]
 Key = tuple[Any, ...]  # by which both ends of a message are known
 _HERE = threading.local()  # `trace`: for whom this thread is at work
+
+
+def epoch() -> float:
+    """The time of day at which this process's clock began. It is asked for when it is needed, as the time of day is
+    corrected now and then; of several looks at both clocks, the shortest counts."""
+    looks = []
+    for _ in range(8):
+        before, now, after = time.perf_counter(), time.time(), time.perf_counter()
+        looks.append((after - before, now - (before + after) / 2))
+    return min(looks)[1]
 
 
 class Event(NamedTuple):
@@ -55,7 +65,7 @@ class Trace:
     def __init__(self, limit: int = LIMIT):
         listen()
         self.limit = limit
-        self.epoch = EPOCH
+        self.process, self.epoch = os.getpid(), epoch()
         self.began = self.ended = time.perf_counter()
         self.events: list[Event] = []
         self.left_out = 0  # events beyond the limit
@@ -112,8 +122,9 @@ class Trace:
 
     def align(self) -> None:
         """Puts a trace of another process on the clock of this one."""
-        shift, self.epoch = self.epoch - EPOCH, EPOCH
-        if shift:
+        if self.process != os.getpid():
+            here = epoch()
+            shift, self.process, self.epoch = self.epoch - here, os.getpid(), here
             self.events = [event._replace(start=event.start + shift, end=event.end + shift) for event in self.events]
             self.began, self.ended = self.began + shift, self.ended + shift
 

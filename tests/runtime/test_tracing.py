@@ -10,7 +10,7 @@ import pytest
 from msrl.errors import Span
 from msrl.ir.graph import Call, Stretch
 from msrl.runtime import tracing
-from msrl.runtime.tracing import EPOCH, Event, Trace, at_work
+from msrl.runtime.tracing import Event, Trace, at_work, epoch
 
 
 class Clock:
@@ -125,7 +125,7 @@ def test_what_is_left_out_is_counted(clock):
 
 def test_a_trace_of_another_process_is_put_on_this_clock():
     trace = Trace()
-    trace.began, trace.ended, trace.epoch = 5.0, 9.0, EPOCH + 100
+    trace.began, trace.ended, trace.epoch, trace.process = 5.0, 9.0, epoch() + 100, 0  # of another
     trace.events.append(Event("wait", "x", 6.0, 8.0))
     arrived = pickle.loads(pickle.dumps(trace))
     arrived.align()
