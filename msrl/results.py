@@ -54,14 +54,20 @@ class Result:
                 if each.name not in ("params", "curve")}
 
 
-def told_of(start: Checkpoint, rows: list[dict[str, Any]]) -> Checkpoint:
-    """The same point for a run of which these rows are left: its episodes are those that they tell of. A row may speak
-    of some workers as they were before the point, and of others as they were after it."""
-    mine = [row for row in rows if row.get("seed") in (None, start.about["seed"])]
-    found = [float(sum(row["episodes"] for row in mine))]
+def rewound(start: Checkpoint | None, rows: list[dict[str, Any]], done: list[dict[str, Any]]
+            ) -> tuple[Checkpoint | None, list[dict[str, Any]]]:
+    """What a run goes on from, and the rows that are left of it: of the seeds that are `done` all, else those up to
+    that point. Episodes are then those that the rows tell of, as a row may speak of some workers as they were before
+    the point and of others as they were after it."""
+    seeds, steps = [each["seed"] for each in done], start.env_steps if start else 0
+    rows = [row for row in rows if row.get("seed") in seeds or row["env_steps"] <= steps]
+    if start is None:
+        return None, rows
+    mine = [row for row in rows if row.get("seed") not in seeds]
+    told = [float(sum(row["episodes"] for row in mine))]
     for name in ("episode_return", "episode_length"):
-        found.append(sum(row["episodes"] * (row[name] or 0.0) for row in mine))
-    return dataclasses.replace(start, about={**start.about, "episodes": found})
+        told.append(sum(row["episodes"] * (row[name] or 0.0) for row in mine))
+    return dataclasses.replace(start, about={**start.about, "episodes": told}), rows
 
 
 def interquartile_mean(values: list[float]) -> float:

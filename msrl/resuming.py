@@ -12,7 +12,7 @@ from msrl.deployment import Deployment
 from msrl.errors import UsageError
 from msrl.jobs import DEPLOYMENT, Job, about, lasting_algorithm, lasting_deployment, prepare
 from msrl.playing import tuples
-from msrl.results import Start, told_of
+from msrl.results import Start, rewound
 from msrl.runtime import checkpoints
 from msrl.runtime.folder import FINISHED, read_config, read_rows
 from msrl.runtime.named import file_of, trusted
@@ -45,11 +45,8 @@ def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = N
                                      "deployment": placed.replace(**flags)})
     if place is None:
         return job, Start(None, [])
-    rows = read_rows(path)
     start = checkpoints.load(place)  # after strict mode's settings are made, as reading starts JAX
-    done = [seed["seed"] for seed in start.about["done"]]
-    rows = [row for row in rows if row.get("seed") in done or row["env_steps"] <= start.env_steps]
-    return job, Start(told_of(start, rows), rows)
+    return job, Start(*rewound(start, read_rows(path), start.about["done"]))
 
 
 def find(path: Path, name: str | None) -> Path | None:

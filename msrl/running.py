@@ -21,7 +21,7 @@ from msrl.ir.graph import Stretch, walk
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
-from msrl.results import Result, Start, interquartile_mean, score_of, told_of
+from msrl.results import Result, Start, interquartile_mean, rewound, score_of
 from msrl.runtime import weights
 from msrl.runtime.checkpoints import Checkpoint, Checkpoints
 from msrl.runtime.display import Display, State
@@ -113,19 +113,17 @@ class Run:
                 self.losses += 1
                 if self.losses > self.job.restarts:
                     raise
-                self.rewind(seed, lost)
+                self.rewind(lost)
 
-    def rewind(self, seed: int, lost: LostError) -> None:
+    def rewind(self, lost: LostError) -> None:
         self.start, steps = self.newest, self.newest.env_steps if self.newest else 0
         self.before, self.inherited = steps, self.inherited + steps - self.before
         self.display.say(f"lost         {lost.what} Going on from {steps:,} steps ({self.losses} of "
                          f"{self.job.restarts} times).")
         self.curve = [update for update in self.curve if update.env_steps <= steps]
         if self.folder and self.folder.opened:
-            done = [each["seed"] for each in self.done]
-            rows = [row for row in self.folder.rows if row.get("seed") in done or row["env_steps"] <= steps]
+            self.start, rows = rewound(self.start, self.folder.rows, self.done)
             self.folder.rewind(rows)
-            self.start = told_of(self.start, rows) if self.start else None
         time.sleep(min(BACK_OFF * 2 ** (self.losses - 1), MOST_BACK_OFF))  # whatever took one may take the next
 
     def attempt(self, seed: int, seeds: int) -> None:

@@ -33,8 +33,7 @@ class Outbox:
             return
         target = self.exchange.moves[node.move].target
         self.held.setdefault(target, []).append((node.move, value, steps))
-        size = sum(getattr(leaf, "nbytes", 8) for leaf in jax.tree.leaves(value))
-        self.bytes[target] = self.bytes.get(target, 0) + size
+        self.bytes[target] = self.bytes.get(target, 0) + size(value)
         if self.bytes[target] > HELD_BYTES:
             self.flush(target)
 
@@ -47,3 +46,8 @@ class Outbox:
     def count(self) -> None:
         self.sent += 1
         self.told()
+
+
+def size(value: Any) -> int:
+    """In bytes."""
+    return sum(getattr(leaf, "nbytes", 8) for leaf in jax.tree.leaves(value))

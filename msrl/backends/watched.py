@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 
+from msrl.backends.outbox import size
 from msrl.backends.wire_unordered import RemoteUnordered
 from msrl.ir.placed import Move
 from msrl.runtime.channels import Exchange, Line
@@ -106,8 +107,3 @@ class WatchedExchange:
         self.received[way] += 1
         self.turn.append((*way, self.received[way]))
         self.told(source)
-
-
-def size(value: Any) -> int:
-    """In bytes."""
-    return sum(getattr(leaf, "nbytes", 8) for leaf in jax.tree.leaves(value))

@@ -30,7 +30,7 @@ class Track:
 
 
 @dataclass(frozen=True)
-class Share:
+class Load:
     """Of one instance: parts of the time, from 0 to 1."""
 
     fragment: str
@@ -87,7 +87,7 @@ def united(spans: Iterable[Span]) -> list[Span]:
     return found
 
 
-def measure(runs: Sequence[Sequence[Track]], host: Trace) -> tuple[float, list[Share]]:
+def measure(runs: Sequence[Sequence[Track]], host: Trace) -> tuple[float, list[Load]]:
     """The seconds that shares are of, and the shares of all instances, the host last."""
     spent: dict[tuple[str, int], Counter[str]] = {}
     ops: dict[tuple[str, int], Counter[str]] = {}
@@ -108,12 +108,12 @@ def measure(runs: Sequence[Sequence[Track]], host: Trace) -> tuple[float, list[S
     add(ops.setdefault((HOST, 0), Counter()), host)
     seconds = sum(window.seconds for window in windows)
 
-    def share(key: tuple[str, int]) -> Share:
+    def load(key: tuple[str, int]) -> Load:
         part = Counter({kind: time / seconds if seconds else 0.0 for kind, time in spent[key].items()})
         idle = 1 - part["compute"] if key[0] == HOST else part["wait"] + part["gone"]
-        return Share(*key, part["compute"], part["move"], idle, dict(ops[key].most_common()), left_out[key])
+        return Load(*key, part["compute"], part["move"], idle, dict(ops[key].most_common()), left_out[key])
 
-    return seconds, [share(key) for key in spent]
+    return seconds, [load(key) for key in spent]
 
 
 def add(ops: Counter[str], trace: Trace) -> None:
@@ -122,12 +122,12 @@ def add(ops: Counter[str], trace: Trace) -> None:
             ops[name] += seconds
 
 
-def bottleneck(shares: Sequence[Share]) -> Share | None:
+def bottleneck(shares: Sequence[Load]) -> Load | None:
     """The instance that is most at work: one of those that all others wait for, sooner or later."""
     return max(shares, key=lambda each: each.compute, default=None)
 
 
-def line(seconds: float, shares: Sequence[Share]) -> str:
+def line(seconds: float, shares: Sequence[Load]) -> str:
     """For people."""
     worst = bottleneck(shares)
     if worst is None or seconds <= 0:
@@ -153,7 +153,7 @@ def percent(share: float) -> str:
     return f"{share:.0%}".replace("%", " %")
 
 
-def as_json(seconds: float, shares: Sequence[Share]) -> dict[str, Any]:
+def as_json(seconds: float, shares: Sequence[Load]) -> dict[str, Any]:
     """For other programs."""
     worst = bottleneck(shares)
     return {"line": line(seconds, shares), "bottleneck": worst.fragment if worst else None,

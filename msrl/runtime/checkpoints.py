@@ -9,6 +9,7 @@ Reading one executes nothing of it: there are arrays, and names for them. The ne
 
 import hashlib
 import json
+import re
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import numpy as np
 
 from msrl.errors import RunError, UsageError
 from msrl.runtime import weights
-from msrl.runtime.files import dumps, write
+from msrl.runtime.files import dumps, put, write
 from msrl.runtime.packing import Leaf, Packed
 
 FORMAT = 1
@@ -98,8 +99,8 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     try:
         aside.mkdir(parents=True)
         weights.save_arrays(aside / STATE, {
-            _key(part, shard, path): leaf.array for part, shards in checkpoint.parts.items()
-            for shard, packed in shards.items() for path, leaf in packed.items()})
+            _key(part, shard, leaf_path): leaf.array for part, shards in checkpoint.parts.items()
+            for shard, packed in shards.items() for leaf_path, leaf in packed.items()})
         manifest = {
             "format": FORMAT, "loop": checkpoint.loop, "update": checkpoint.update, "about": checkpoint.about,
             "files": file_sums(aside / STATE),
@@ -107,9 +108,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
                 path: [leaf.kind, leaf.array.dtype.name, list(leaf.array.shape)] for path, leaf in packed.items()}}
                 for shard, packed in shards.items()} for part, shards in checkpoint.parts.items()}}
         write(aside / MANIFEST, (dumps({**manifest, "sha256": seal(manifest)}) + "\n").encode())
-        if path.exists():
-            shutil.rmtree(path)
-        aside.rename(path)
+        put(aside, path)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -144,8 +143,8 @@ def listed(run: Path, seed: int | None = None) -> list[Path]:
 
 
 def _numbers(path: Path) -> tuple[int, ...]:
-    seed, dash, update = path.name.rpartition("-")
-    return (int(seed), int(update)) if dash and seed.isdecimal() and update.isdecimal() else ()
+    found = re.fullmatch(r"(-?\d+)-(\d+)", path.name)
+    return tuple(map(int, found.groups())) if found else ()
 
 
 class Unsound(Exception):

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,16 @@ def write(path: Path, content: bytes) -> None:
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)
+
+
+def put(aside: Path, place: Path) -> None:
+    """Moves a complete folder to its place; what was there goes when the new one is in its stead."""
+    old = place.with_name(f".{place.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if place.exists():
+        place.rename(old)
+    aside.rename(place)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def dumps(value: Any, indent: int | None = None) -> str:

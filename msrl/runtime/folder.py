@@ -25,7 +25,7 @@ from typing import Any
 
 from msrl.errors import UsageError
 from msrl.runtime import curve, weights
-from msrl.runtime.files import dumps, write
+from msrl.runtime.files import dumps, put, write
 from msrl.runtime.preload import late
 
 RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
@@ -119,9 +119,7 @@ class RunFolder:
         aside = place.with_name(f".{place.name}")
         shutil.rmtree(aside, ignore_errors=True)
         weights.save(aside, tree)
-        if place.exists():  # a run that goes on has kept something before
-            shutil.rmtree(place)
-        aside.rename(place)
+        put(aside, place)  # a run that goes on has kept something before
 
     def close(self, status: str, result: dict[str, Any] | None = None) -> None:
         """Completes the folder; afterwards it does not change."""

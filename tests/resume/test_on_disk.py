@@ -44,6 +44,14 @@ def test_the_newest_and_the_best_are_kept(tmp_path):
     assert [path.name for path in listed(tmp_path)] == ["0-00000002", "0-00000004", "0-00000005", "1-00000001"]
 
 
+def test_one_of_the_same_name_is_replaced(tmp_path):
+    for score in (1.0, 2.0):
+        write_checkpoint(tmp_path / "checkpoints" / "-7-00000001", point(1, score))  # seeds may be negative
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["-7-00000001"]
+    assert newest(tmp_path, -7) == tmp_path / "checkpoints" / "-7-00000001"
+    assert read(tmp_path / "checkpoints" / "-7-00000001").about["score"] == 2.0
+
+
 def damage_manifest(path: Path) -> None:
     (path / "manifest.json").write_text((path / "manifest.json").read_text()[:-40])
 
