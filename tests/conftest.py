@@ -60,7 +60,7 @@ def optimised(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         return
     jax = importlib.import_module("jax")
-    before = jax.config.jax_disable_most_optimizations
+    before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
     yield
     jax.config.update("jax_disable_most_optimizations", before)
