@@ -161,7 +161,7 @@ class Whole(Trainer):
         return Agent(WholeActor(), WholeLearner())
 
     def buffers(self):
-        return {"rollout": Rollout(length=self.config.rollout), "replay": Replay(capacity=24, batch_size=6)}
+        return {"rollout": Rollout(length=self.config.rollout), "replay": Replay(capacity=24, batch_size=24)}
 
     def components(self):
         return {"tally": HostTally() if self.config.tally_on_host else Tally()}
