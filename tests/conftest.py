@@ -4,6 +4,7 @@
 the difference before committing it.
 """
 
+import gc
 import importlib
 import os
 import platform
@@ -36,8 +37,9 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = Path(kept) if kept else config.cache.mkdir("jax") if config.cache else Path(".cache/jax")
     keep_small(folder)
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")  # below, reading takes as long
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "0")
+    gc.set_threshold(20_000, 20, 50)  # JAX keeps what it traced: to search it as often as Python would takes minutes
 
 
 @pytest.hookimpl(trylast=True)

@@ -5,10 +5,10 @@ import pytest
 from msrl.errors import UsageError
 from msrl.pipeline import Deployment, compile
 from tests.matrix.loops import LOOPS
-from tests.matrix.toys import Corridor, HostCorridor
+from tests.matrix.toys import Corridor, HostCorridor, Steady
 
 COARSE, ASYNC, CENTRAL = "single-learner-coarse", "single-learner-coarse-async", "central-async"
-TINY = dict(num_envs=8, shards=4, rollout=4, total_steps=1600, hidden=(8,))
+TINY = dict(num_envs=8, shards=4, rollout=4, updates=50)
 
 
 def balanced(accounts):
@@ -23,7 +23,7 @@ def balanced(accounts):
     Deployment(ASYNC, "inline", 2), Deployment(ASYNC, "threads", 4, max_lag=1),
 ], ids=lambda d: f"{d.distribution}-{d.backend}")
 def test_steps_are_produced_trained_on_dropped_or_in_flight(deployment):
-    program = compile("impala", "CartPole-v1", deployment=deployment, learner_shards=deployment.learners, **TINY)
+    program = compile(Steady, Corridor(), deployment=deployment, learner_shards=deployment.learners, **TINY)
     updates = list(program.run())
     assert all(balanced(update.accounts) for update in updates)
     last = updates[-1].accounts
@@ -48,7 +48,7 @@ def test_a_step_of_all_agents_is_one_step():
 @pytest.mark.parametrize("max_lag", [0, 2])
 def test_what_is_too_old_is_dropped(backend, max_lag):
     """Actors run ahead as far as their queues let them, which is further than these bounds."""
-    program = compile("impala", "CartPole-v1", deployment=Deployment(ASYNC, backend, 4, max_lag=max_lag), **TINY)
+    program = compile(Steady, Corridor(), deployment=Deployment(ASYNC, backend, 4, max_lag=max_lag), **TINY)
     accounts = list(program.run())[-1].accounts
     assert balanced(accounts)
     assert max(accounts["lags"]) <= max_lag
@@ -59,14 +59,14 @@ def test_what_is_too_old_is_dropped(backend, max_lag):
 @pytest.mark.parametrize("deployment", [Deployment(ASYNC, "inline", 4), Deployment(CENTRAL, "inline", learners=4)],
                          ids=lambda d: d.distribution)
 def test_without_a_bound_nothing_is_dropped(deployment):
-    program = compile("impala", "CartPole-v1", deployment=deployment, learner_shards=deployment.learners, **TINY)
+    program = compile(Steady, Corridor(), deployment=deployment, learner_shards=deployment.learners, **TINY)
     accounts = list(program.run())[-1].accounts
     assert accounts["dropped"] == {} and max(accounts["lags"]) >= 1
 
 
 def test_gradients_that_are_too_old_are_dropped():
     """Inline, four learners take turns, so that each comes when the three others have taken a step."""
-    bound, free = (list(compile("impala", "CartPole-v1", learner_shards=4, deployment=Deployment(
+    bound, free = (list(compile(Steady, Corridor(), learner_shards=4, deployment=Deployment(
         CENTRAL, "inline", learners=4, max_lag=max_lag), **TINY).run())[-1].accounts for max_lag in (0, 3))
     assert free == {"produced": 1600, "trained": 1600, "dropped": {}, "in_flight": 0, "lags": free["lags"]}
     assert sum(free["lags"].values()) == 4 * 50 and max(free["lags"]) == 3
@@ -102,7 +102,7 @@ def test_loops_that_have_no_asynchronous_meaning_are_refused(name, why):
 
 
 def test_an_early_end_leaves_no_thread_waiting():
-    program = compile("impala", "CartPole-v1", deployment=Deployment(ASYNC, "threads", 4), **TINY)
+    program = compile(Steady, Corridor(), deployment=Deployment(ASYNC, "threads", 4), **TINY)
     run = program.run()
     next(run)
     run.close()

@@ -15,7 +15,7 @@ def check(trainer, env, deployments, **settings):
     wanted = Outcome(*program.interpret())
     assert wanted.reports
     for deployment in deployments:
-        found = strict(compile(trainer, env, strict=True, deployment=deployment, **settings))
+        found = strict(program.deployed(deployment))
         assert found.reports == wanted.reports, deployment
         assert_same(wanted.resources, found.resources)
 

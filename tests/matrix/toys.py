@@ -203,3 +203,17 @@ class Linear(Trainer):
 
     def buffers(self):
         return {"rollout": Rollout(length=self.config.rollout)}
+
+
+class Steady(Linear):
+    """Updates of a linear policy, one after the other, and cheap to compile."""
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        for _ in range(self.config.updates):
+            for _ in range(self.config.rollout):
+                act = msrl.agent_act(obs)
+                step = msrl.env_step(act.action)
+                msrl.replay_buffer_insert(obs=obs, action=act.action, reward=step.reward)
+                obs = step.obs
+            msrl.report(msrl.agent_learn(msrl.replay_buffer_sample()))
