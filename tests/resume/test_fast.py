@@ -31,7 +31,7 @@ def runs(name, deployment, then, every, **more):
 
 @pytest.mark.parametrize("name", ["ppo", "dqn"])
 def test_in_the_same_way(name):
-    whole, _, others = runs(name, Deployment(), Deployment(), 2)
+    whole, _, others = runs(name, Deployment(), Deployment(), 3)
     for other in others:
         finished(other)
         for one, two in zip(jax.tree.leaves(whole.params()), jax.tree.leaves(other.params()), strict=True):
@@ -40,7 +40,7 @@ def test_in_the_same_way(name):
 
 @pytest.mark.parametrize(("first", "then"), [(Deployment(), COARSE), (COARSE, Deployment())])
 def test_in_another_way(first, then):
-    whole, _, others = runs("ppo", first, then, 2)
+    whole, _, others = runs("ppo", first, then, 3)
     for other in others:
         finished(other)
         assert distance(whole.params(), other.params())[0] < 2e-4
@@ -48,7 +48,7 @@ def test_in_another_way(first, then):
 
 
 def test_several_seeds_at_once():
-    whole, _, others = runs("ppo", Deployment(), Deployment(), 2, seeds=3)
+    whole, _, others = runs("ppo", Deployment(), Deployment(), 3, seeds=3)
     for other in others:
         finished(other)
         for one, two in zip(jax.tree.leaves(whole.params()), jax.tree.leaves(other.params()), strict=True):
@@ -87,7 +87,7 @@ def test_nobody_waits_for_anybody(name, deployment):
 
 def test_an_envpool_that_would_be_too_long_to_play_again():
     """It begins new episodes, and what it was stopped in is truncated."""
-    _, points, others = runs("ppo", Deployment(), Deployment(), 2, env="envpool:CartPole-v1")
+    _, points, others = runs("ppo", Deployment(), Deployment(), 3, env="envpool:CartPole-v1")
     paths = {path.rpartition("/")[2] for name, parts in points[0].parts.items() if name.startswith("$env")
              for packed in parts.values() for path in packed}
     assert {"seeds", "obs"} < paths and "actions" not in paths
