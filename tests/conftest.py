@@ -31,7 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
         flags += " --xla_cpu_max_isa=AVX2"
     # Most tests compile more than they compute: XLA's older code generator takes two thirds of the newer one's time.
     # Those that compute have optimisations all the same, see `optimised`; test_verify_command.py has what users have.
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1".strip()
+    haste = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    os.environ["XLA_FLAGS"] = f"{flags} {haste}".strip()
     os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     kept = os.environ.get("MSRL_TEST_CACHE")
     folder = Path(kept) if kept else config.cache.mkdir("jax") if config.cache else Path(".cache/jax")
