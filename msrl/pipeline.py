@@ -10,6 +10,7 @@ import hashlib
 import operator
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,7 +26,7 @@ from msrl.backends.eager import Eager
 from msrl.backends.learnt import Learnt, joined, stacked
 from msrl.backends.profiling import watch
 from msrl.backends.saving import Saving
-from msrl.backends.worker import Worker, leader
+from msrl.backends.worker import Look, Worker, leader
 from msrl.backends.workers import make_backend, make_workers
 from msrl.deployment import Deployment
 from msrl.distribution.annotations import annotated
@@ -171,11 +172,15 @@ class Program:
 
     def run(self) -> Iterator[Update]:
         """Trains; an Update whenever the place that learns lets the host look, and one at the end."""
+        with closing(self.backend.run()) as looks:  # who stops early has then stopped all workers
+            yield from self._follow(looks)
+
+    def _follow(self, looks: Iterator[tuple[Worker, Look]]) -> Iterator[Update]:
         seen = np.array(self.start.about["episodes"] if self.start else (0.0, 0.0, 0.0))
         steps: dict[Worker, tuple[int, np.ndarray]] = {}  # of each worker with environments
         states: dict[Worker, list[Any]] = {}
         learnt = Learnt(self.learners, self.strict)
-        for worker, look in self.backend.run():
+        for worker, look in looks:
             if "$env" in look:
                 count = int(np.max(np.asarray(look.get("#env.step", 0)))) * worker.ops.world.num_envs
                 steps[worker] = count, _episodes(look["$env"])

@@ -190,7 +190,8 @@ class Run:
         latest: float | None = None
         updates = 0
         due = asked = False
-        snapshot = time.perf_counter()
+        snapshot, before = time.perf_counter(), self.newest
+        waits = False  # for the snapshot that it has asked for: to ask again would put it off
         while True:
             started = time.perf_counter()
             update = next(running, None)
@@ -221,9 +222,11 @@ class Run:
                 elif saved or not asked or program.saving.refused:
                     self.stopped = True
                     return spent
-            elif self.job.deployment.backend == "ray" and time.perf_counter() - snapshot > SNAPSHOT_SECONDS:
-                snapshot = time.perf_counter()
-                program.ask_checkpoint()
+            elif self.newest is not before:
+                snapshot, before, waits = time.perf_counter(), self.newest, False
+            elif self.job.deployment.backend == "ray" and not waits \
+                    and time.perf_counter() - snapshot > SNAPSHOT_SECONDS:
+                waits = program.ask_checkpoint()
 
     def open(self) -> None:
         assert self.folder is not None

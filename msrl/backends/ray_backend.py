@@ -7,6 +7,7 @@ error that names it, and that nothing is left behind: actors and their placement
 itself if it was started here.
 """
 
+import contextlib
 import logging
 import os
 import secrets
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import ray
 from ray._private import ray_constants
-from ray.exceptions import RayActorError
+from ray.exceptions import ObjectLostError, RayActorError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -211,9 +212,10 @@ class RayBackend:
             try:
                 yield worker, this
             except GeneratorExit:
-                if look is this:  # all that the host will have of the run
-                    look.keep()
-                self._trace(actors)
+                with contextlib.suppress(LostError):  # who leaves because one is gone asks the rest in vain
+                    if look is this:  # all that the host will have of the run
+                        look.keep()
+                    self._trace(actors)
                 raise
             asked[actors[number].next.remote()] = number
 
@@ -253,7 +255,7 @@ class RayBackend:
     def _get(self, ref: Any, number: int) -> Any:
         try:
             return ray.get(ref)
-        except RayActorError as died:
+        except (RayActorError, ObjectLostError) as died:
             raise LostError(f"The worker of {self.assignments[number].title} died.",
                             why="Its process ended or its host was lost, and the others cannot go on without it.",
                             instead="See Ray's logs for its last words; often it ran out of memory.") from died

@@ -249,6 +249,21 @@ def test_a_run_that_loses_workers_goes_on_to_the_same_bits(tmp_path, monkeypatch
     assert not hosts_of_workers()
 
 
+def test_without_checkpoints_a_run_goes_on_from_what_is_kept_in_memory(monkeypatch):
+    """Snapshots are asked for while the one that leads dies: there is one under way at every update."""
+    monkeypatch.setattr(running, "BACK_OFF", 0.0)
+    monkeypatch.setattr(running, "SNAPSHOT_SECONDS", 0.0)
+    settings = {**PPO, "strict": True, "total_steps": 160, "eval_episodes": 2}
+    wanted = running.run(prepare("ppo", "CartPole-v1", **settings), None, Display())
+    reaper = Reaper({6: 2}, monkeypatch)
+    found = running.run(prepare("ppo", "CartPole-v1", deployment=COARSE, restarts=1, **settings), None, reaper)
+    (line,) = (line for line in reaper.lines if line.startswith("lost"))
+    assert re.fullmatch("lost         The worker of instance 0 of fragment learner died. "
+                        r"Going on from (16|32|48|64|80) steps \(1 of 1 times\).", line)  # and not from the beginning
+    assert found.weights_sha256 == wanted.weights_sha256
+    assert found.per_seed[0]["steps"] == wanted.per_seed[0]["steps"]
+
+
 def test_workers_are_not_lost_for_ever(monkeypatch):
     job = prepare("ppo", "CartPole-v1", deployment=COARSE, restarts=0, **PPO)
     with pytest.raises(LostError):
