@@ -27,7 +27,7 @@ from msrl.backends.learnt import Learnt, joined, stacked
 from msrl.backends.profiling import watch
 from msrl.backends.saving import Saving
 from msrl.backends.worker import Look, Worker, leader
-from msrl.backends.workers import make_backend, make_workers
+from msrl.backends.workers import make_backend, make_courier, make_workers
 from msrl.deployment import Deployment
 from msrl.distribution.annotations import annotated
 from msrl.distribution.fragments import check_fragments, check_sizes
@@ -39,7 +39,7 @@ from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
 from msrl.engines.world import make_world
 from msrl.envs.host import HostEnv
-from msrl.envs.wrappers import EpisodeStats, stats
+from msrl.envs.wrappers import observed, stats
 from msrl.errors import UsageError
 from msrl.feasibility import Setting, check
 from msrl.frontend.lower import lower
@@ -52,6 +52,7 @@ from msrl.passes import chosen
 from msrl.passes.overlap import overlap
 from msrl.projection.verify import verify_placed
 from msrl.runtime.bottleneck import Track
+from msrl.runtime.chaos import Chaos
 from msrl.runtime.checkpoints import Checkpoint
 from msrl.runtime.ledger import Ledger
 
@@ -73,10 +74,11 @@ class Program:
 
     def __init__(self, trainer: Trainer, env: Env, *, seed: int, seeds: int, strict: bool,
                  deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008 (frozen)
-                 start: Checkpoint | None = None, profile: int | None = None):
+                 start: Checkpoint | None = None, profile: int | None = None,
+                 chaos: Chaos = Chaos()):  # noqa: B008 (frozen)
         """`checkpoint_every`: updates between two checkpoints. `start`: one to go on from. `profile`: how many events
-        of each instance its trace is to keep, if there is to be one."""
-        began = time.perf_counter()
+        of each instance its trace is to keep, if there is to be one. `chaos`: what is to go wrong."""
+        began, self.chaos = time.perf_counter(), chaos
         self.checkpoint_every, self.start, self.profile = checkpoint_every, start, profile
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
@@ -127,7 +129,7 @@ class Program:
             learners, devices = 1, deployment.learners
         self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, self.strict, deployment.actors,
                                     learners, devices, policy.asynchronous, deployment.max_lag,
-                                    deployment.switches())
+                                    deployment.switches(), make_courier(deployment.backend, self.chaos.delay))
         check_sizes(policy, self.placed, self.workers[0].exchange.sizes, with_actors,
                     self.trainer.config.learner_shards)
         if self.profile is not None:
@@ -138,7 +140,7 @@ class Program:
             "graph": self.fingerprint, "seed": self.seed, "seeds": self.seeds, "strict": self.strict})
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
-                                    hosts=[host.name for host in deployment.hosts])
+                                    hosts=[host.name for host in deployment.hosts], chaos=self.chaos)
         self.learners = [w for w in self.workers if "learner" in w.program.fragment.components
                          and w.program.fragment.axis == "agent"]  # each has what its agents learnt
 
@@ -310,7 +312,8 @@ class Program:
 
 def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
             config: Config | None = None, deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008
-            start: Checkpoint | None = None, profile: int | None = None, **fields: Any) -> Program:
+            start: Checkpoint | None = None, profile: int | None = None, chaos: Chaos = Chaos(),  # noqa: B008
+            **fields: Any) -> Program:
     """Compiles an algorithm for an environment. `fields` override the configuration's defaults."""
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **check_fields(cls, fields))
@@ -318,9 +321,10 @@ def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, se
     check_deployment(deployment, original, settings, strict)
     if isinstance(original, HostEnv):
         original.exact = strict
-    wrapped = cls.wrap(EpisodeStats(original), settings)
+    wrapped = cls.wrap(observed(original, chaos.poison("reward"), chaos.poison("observation")), settings)
     return Program(cls(settings, wrapped.spec), wrapped, seed=seed, seeds=seeds, strict=strict,
-                   deployment=deployment, checkpoint_every=checkpoint_every, start=start, profile=profile)
+                   deployment=deployment, checkpoint_every=checkpoint_every, start=start, profile=profile,
+                   chaos=chaos)
 
 
 def check_deployment(deployment: Deployment, env: Env, config: Config, strict: bool) -> None:

@@ -44,6 +44,7 @@ class Result:
     per_seed: list[dict[str, Any]]
     run_dir: str | None
     resumable: bool  # is there a checkpoint of what was reached?
+    restarts: int = 0  # how often it went on after a worker was lost
     profile: dict[str, Any] | None = None  # where the time went (docs/profiling.md), if that was asked for
     params: Any = field(repr=False, default=None)  # of the one seed, or a list
     curve: list[Update] = field(repr=False, default_factory=list)

@@ -16,6 +16,7 @@ import numpy as np
 
 from msrl import pipeline
 from msrl.engines.evaluation import Episodes
+from msrl.envs.host import HostEnv
 from msrl.errors import LostError
 from msrl.ir.graph import Stretch, walk
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
@@ -23,6 +24,7 @@ from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
 from msrl.results import Result, Start, interquartile_mean, rewound, score_of
 from msrl.runtime import weights
+from msrl.runtime.chaos import Killed
 from msrl.runtime.checkpoints import Checkpoint, Checkpoints
 from msrl.runtime.display import Display, State
 from msrl.runtime.files import write
@@ -56,6 +58,7 @@ class Run:
         self.spent = float(rows[-1]["seconds"]) if rows else 0.0  # before this start
         self.resumable = False
         self.losses = 0  # of workers
+        self.chaos = job.chaos  # what is still to go wrong
         self.newest: Checkpoint | None = None  # what there is to go on from
         self.before = self.start.env_steps if self.start else 0  # steps of the present seed that an earlier run made
         self.inherited = self.before  # the same of all seeds
@@ -117,6 +120,10 @@ class Run:
 
     def rewind(self, lost: LostError) -> None:
         self.start, steps = self.newest, self.newest.env_steps if self.newest else 0
+        reached = max((update.env_steps for update in self.curve), default=0) // self.job.config.num_envs
+        self.chaos = self.chaos.without(lost.fault if isinstance(lost, Killed) else None, reached)
+        if isinstance(self.job.base, HostEnv):
+            self.job.base.close()  # those of workers that were in this process; what goes on opens its own
         self.before, self.inherited = steps, self.inherited + steps - self.before
         self.display.say(f"lost         {lost.what} Going on from {steps:,} steps ({self.losses} of "
                          f"{self.job.restarts} times).")
@@ -131,7 +138,7 @@ class Run:
         program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config,
                                    deployment=job.deployment, start=self.start,
                                    checkpoint_every=job.checkpoint_every if self.folder else 0,
-                                   profile=self.profile.room if self.profile else None)
+                                   profile=self.profile.room if self.profile else None, chaos=self.chaos)
         if self.stop():
             self.stopped = True
             if self.done:
@@ -224,7 +231,7 @@ class Run:
                     return spent
             elif self.newest is not before:
                 snapshot, before, waits = time.perf_counter(), self.newest, False
-            elif self.job.deployment.backend == "ray" and not waits \
+            elif self.job.deployment.backend != "inline" and self.job.restarts and not waits \
                     and time.perf_counter() - snapshot > SNAPSHOT_SECONDS:
                 waits = program.ask_checkpoint()
 
@@ -315,7 +322,7 @@ class Run:
             eval_episodes=job.eval_episodes if means else 0,
             weights_sha256=self.done[0]["weights_sha256"] if one else pipeline.weights_sha256(self.params),
             per_seed=self.done, run_dir=str(self.folder.path) if self.folder else None, resumable=self.resumable,
-            profile=self.profile.summary() if self.profile and self.profile.runs else None,
+            restarts=self.losses, profile=self.profile.summary() if self.profile and self.profile.runs else None,
             params=self.params[0] if one else self.params, curve=self.curve)
 
 
