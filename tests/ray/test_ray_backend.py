@@ -5,6 +5,7 @@ One Ray session serves all that can share it, as each takes seconds to start. Th
 
 import json
 import os
+import random
 import re
 import shlex
 import subprocess
@@ -262,6 +263,32 @@ def test_without_checkpoints_a_run_goes_on_from_what_is_kept_in_memory(monkeypat
                         r"Going on from (16|32|48|64|80) steps \(1 of 1 times\).", line)  # and not from the beginning
     assert found.weights_sha256 == wanted.weights_sha256
     assert found.per_seed[0]["steps"] == wanted.per_seed[0]["steps"]
+
+
+def test_what_is_killed_on_purpose_is_lost_as_any_other(monkeypatch):
+    """By SIGKILL in its own process, at a pass drawn from a recorded seed, while messages are late: once for each
+    fragment."""
+    monkeypatch.setattr(running, "BACK_OFF", 0.0)
+    monkeypatch.setattr(running, "SNAPSHOT_SECONDS", 0.0)
+    draw, settings = random.Random(5), {**PPO, "strict": True, "total_steps": 160, "eval_episodes": 2}
+    chaos = f"kill:actor@{draw.randint(1, 5)},kill:learner@{draw.randint(6, 10)},delay:moves=1ms"
+    wanted = running.run(prepare("ppo", "CartPole-v1", **settings), None, Display())
+    found = running.run(prepare("ppo", "CartPole-v1", deployment=COARSE, chaos=chaos, **settings), None, Display())
+    assert found.restarts == 2
+    assert found.weights_sha256 == wanted.weights_sha256
+    assert found.per_seed[0]["steps"] == wanted.per_seed[0]["steps"]
+
+
+def test_learners_of_one_group_are_lost_together():
+    """To the others of a group, the death of one is a failure of their program; all the same, it is a loss."""
+    job = prepare("ppo", "CartPole-v1", deployment=Deployment("multi-learner", "ray", learners=2), restarts=0,
+                  chaos="kill:learner@2", **PPO, learner_shards=2)
+    with pytest.raises(LostError) as lost:
+        running.run(job, None, Display())
+    assert str(lost.value) == """\
+The worker of instance 0 of fragment learner died.
+--chaos kill:learner@2 ended it.
+Allow for more losses with --restarts, or leave out --chaos."""
 
 
 def test_workers_are_not_lost_for_ever(monkeypatch):
