@@ -117,8 +117,10 @@ def soak(task: Task, seconds: float, every: float, seed: int) -> list[str]:
     began, wrong, number = time.monotonic(), [], 0
     length, before = 0.0, None
     while time.monotonic() - began < seconds or number < 2:
-        count = round(length / every) if number else 0  # the first is left alone: it tells how long one takes
-        chaos = faults(draw, max(count, 1), task.passes, rollout) if number else []
+        # The first is left alone: it tells how long one takes. More than one fault in four passes would keep a run from
+        # getting anywhere, as a checkpoint is due only after every other.
+        count = max(1, min(round(length / every), task.passes // 4))
+        chaos = faults(draw, count, task.passes, rollout) if number else []
         started = time.monotonic()
         result = train(task, chaos, seed + number)
         length = length or time.monotonic() - started

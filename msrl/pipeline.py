@@ -67,6 +67,7 @@ class Update:
     episode_return: float | None  # their mean
     episode_length: float | None
     accounts: dict[str, Any]  # environment steps: produced = trained + dropped + in_flight; lags, where asynchronous
+    at: tuple[int, int]  # where the place that learns is: the loop, as it stands in the graph, and its pass
 
 
 class Program:
@@ -230,7 +231,11 @@ class Program:
         seen[:] = totals
         metrics = self._metrics() if metrics is None else metrics
         return Update(self.env_steps, metrics, int(episodes), float(returns / episodes) if episodes else None,
-                      float(lengths / episodes) if episodes else None, self.accounts())
+                      float(lengths / episodes) if episodes else None, self.accounts(),
+                      self.point(*self.lead.at or ("", 0)))
+
+    def point(self, loop: str, passes: int) -> tuple[int, int]:
+        return self.lead.order.get(loop, -1), passes
 
     def accounts(self) -> dict[str, Any]:
         """What became of the environment steps, as far as they have reached the learner."""

@@ -65,6 +65,7 @@ class Run:
         self.preload = Preload(self.folder is not None)
         self.profile = Profile() if job.profile else None
         self.curve: list[Update] = []
+        self.earlier = self.reached = 0  # of these, before the present seed, and before what there is to go on from
         self.done: list[dict[str, Any]] = []  # per seed that has ended
         self.params: list[Any] = []
         self.returns: list[np.ndarray] = []
@@ -108,7 +109,7 @@ class Run:
     def program(self, seed: int, seeds: int) -> None:
         """Trains, keeps and evaluates `seeds` seeds from `seed` on. If a worker is lost, all go on from what was there
         last: a run whose instances wait for one another can only be rewound as a whole."""
-        self.newest = self.start
+        self.newest, self.earlier, self.reached = self.start, len(self.curve), len(self.curve)
         while True:
             try:
                 return self.attempt(seed, seeds)
@@ -120,14 +121,14 @@ class Run:
 
     def rewind(self, lost: LostError) -> None:
         self.start, steps = self.newest, self.newest.env_steps if self.newest else 0
-        reached = max((update.env_steps for update in self.curve), default=0) // self.job.config.num_envs
-        self.chaos = self.chaos.without(lost.fault if isinstance(lost, Killed) else None, reached)
+        made = max((update.env_steps for update in self.curve[self.earlier:]), default=0) // self.job.config.num_envs
+        self.chaos = self.chaos.without(lost.fault if isinstance(lost, Killed) else None, made)
         if isinstance(self.job.base, HostEnv):
             self.job.base.close()  # those of workers that were in this process; what goes on opens its own
         self.before, self.inherited = steps, self.inherited + steps - self.before
         self.display.say(f"lost         {lost.what} Going on from {steps:,} steps ({self.losses} of "
                          f"{self.job.restarts} times).")
-        self.curve = [update for update in self.curve if update.env_steps <= steps]
+        self.curve = self.curve[:self.reached]
         if self.folder and self.folder.opened:
             self.start, rows = rewound(self.start, self.folder.rows, self.done)
             self.folder.rewind(rows)
@@ -162,6 +163,7 @@ class Run:
         self.keep(seed, kept)
         self.env_steps += program.env_steps * seeds
         self.start, self.before = None, 0  # the seeds after it begin at the beginning
+        self.chaos = dataclasses.replace(self.chaos, faults=())  # which have happened, each once
         self.stopped = self.stopped or self.stop()
         with on_host(self.profile, "evaluate"):
             judged = [] if self.stopped else program.evaluate(job.eval_episodes)
@@ -244,7 +246,12 @@ class Run:
     def save(self, program: Program) -> bool:
         """Writes the checkpoint that the program has made, if it has."""
         made = program.taken()
-        self.newest = made or self.newest
+        if made is not None:
+            point = program.point(made.loop, made.update)
+            later = sum(update.at > point for update in self.curve[self.earlier:])
+            told = len(self.folder.rows) - later if self.folder else 0
+            self.newest = made = dataclasses.replace(made, about={**made.about, "rows": told})
+            self.reached = len(self.curve) - later
         if made is None or self.checkpoints is None or self.folder is None \
                 or not (self.job.checkpoint_every or self.stop()):
             return False

@@ -17,8 +17,8 @@ def at_once(monkeypatch):
     monkeypatch.setattr(soak, "LEAVE_SECONDS", 0.0)  # other tests' processes are not waited for
 
 
-SMALL = dict(total_steps=384, num_envs=8, rollout=4, hidden=(4,), epochs=1, minibatches=2, eval_episodes=1, shards=2,
-             distribution="single-learner-coarse", actors=2)
+SMALL = dict(strict=True, total_steps=384, num_envs=8, rollout=4, hidden=(4,), epochs=1, minibatches=2, shards=2,
+             eval_episodes=1, distribution="single-learner-coarse", actors=2)
 
 
 def test_runs_with_random_faults_leave_nothing_behind(capsys):
