@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export PIP_NO_WARN_CONFLICTS = 1
 
-.PHONY: help train test check verify learn bench clean
+.PHONY: help train test check verify learn bench soak clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,10 @@ bench: .venv/dev  ## speed, as ratios measured in one run
 	$(BIN)/python -m benchmarks.bench_solve
 	$(BIN)/python -m benchmarks.bench_replay
 	$(BIN)/python -m benchmarks.bench_passes
+
+MINUTES ?= 30
+soak: .venv/dev  ## runs with faults at random points, MINUTES=30 on each backend: they finish, learn and leave nothing behind
+	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 
 clean:  ## forget the environment and all caches
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -45,6 +45,13 @@ class MsrlError(Exception):
         return "\n".join(parts)
 
 
+def located(problem: MsrlError, where: str) -> MsrlError:
+    """The same error, which says where it happened."""
+    why = f"{problem.why}\nIt happened in {where}." if problem.why else f"It happened in {where}."
+    return type(problem)(problem.what, span=problem.span, why=why, instead=problem.instead, docs=problem.docs,
+                         also=problem.also)
+
+
 class UsageError(MsrlError):
     """The command, a flag or an argument is wrong. The command line exits with 2."""
 

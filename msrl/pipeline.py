@@ -10,6 +10,7 @@ import hashlib
 import operator
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,8 +26,8 @@ from msrl.backends.eager import Eager
 from msrl.backends.learnt import Learnt, joined, stacked
 from msrl.backends.profiling import watch
 from msrl.backends.saving import Saving
-from msrl.backends.worker import Worker, leader
-from msrl.backends.workers import make_backend, make_workers
+from msrl.backends.worker import Look, Worker, leader
+from msrl.backends.workers import make_backend, make_courier, make_workers
 from msrl.deployment import Deployment
 from msrl.distribution.annotations import annotated
 from msrl.distribution.fragments import check_fragments, check_sizes
@@ -38,7 +39,7 @@ from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
 from msrl.engines.world import make_world
 from msrl.envs.host import HostEnv
-from msrl.envs.wrappers import EpisodeStats, stats
+from msrl.envs.wrappers import observed, stats
 from msrl.errors import UsageError
 from msrl.feasibility import Setting, check
 from msrl.frontend.lower import lower
@@ -51,6 +52,7 @@ from msrl.passes import chosen
 from msrl.passes.overlap import overlap
 from msrl.projection.verify import verify_placed
 from msrl.runtime.bottleneck import Track
+from msrl.runtime.chaos import Chaos
 from msrl.runtime.checkpoints import Checkpoint
 from msrl.runtime.ledger import Ledger
 
@@ -65,6 +67,7 @@ class Update:
     episode_return: float | None  # their mean
     episode_length: float | None
     accounts: dict[str, Any]  # environment steps: produced = trained + dropped + in_flight; lags, where asynchronous
+    at: tuple[int, int]  # where the place that learns is: the loop, as it stands in the graph, and its pass
 
 
 class Program:
@@ -72,10 +75,11 @@ class Program:
 
     def __init__(self, trainer: Trainer, env: Env, *, seed: int, seeds: int, strict: bool,
                  deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008 (frozen)
-                 start: Checkpoint | None = None, profile: int | None = None):
+                 start: Checkpoint | None = None, profile: int | None = None,
+                 chaos: Chaos = Chaos()):  # noqa: B008 (frozen)
         """`checkpoint_every`: updates between two checkpoints. `start`: one to go on from. `profile`: how many events
-        of each instance its trace is to keep, if there is to be one."""
-        began = time.perf_counter()
+        of each instance its trace is to keep, if there is to be one. `chaos`: what is to go wrong."""
+        began, self.chaos = time.perf_counter(), chaos
         self.checkpoint_every, self.start, self.profile = checkpoint_every, start, profile
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
@@ -126,7 +130,7 @@ class Program:
             learners, devices = 1, deployment.learners
         self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, self.strict, deployment.actors,
                                     learners, devices, policy.asynchronous, deployment.max_lag,
-                                    deployment.switches())
+                                    deployment.switches(), make_courier(deployment.backend, self.chaos.delay))
         check_sizes(policy, self.placed, self.workers[0].exchange.sizes, with_actors,
                     self.trainer.config.learner_shards)
         if self.profile is not None:
@@ -137,7 +141,7 @@ class Program:
             "graph": self.fingerprint, "seed": self.seed, "seeds": self.seeds, "strict": self.strict})
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
-                                    hosts=[host.name for host in deployment.hosts])
+                                    hosts=[host.name for host in deployment.hosts], chaos=self.chaos)
         self.learners = [w for w in self.workers if "learner" in w.program.fragment.components
                          and w.program.fragment.axis == "agent"]  # each has what its agents learnt
 
@@ -171,11 +175,15 @@ class Program:
 
     def run(self) -> Iterator[Update]:
         """Trains; an Update whenever the place that learns lets the host look, and one at the end."""
+        with closing(self.backend.run()) as looks:  # who stops early has then stopped all workers
+            yield from self._follow(looks)
+
+    def _follow(self, looks: Iterator[tuple[Worker, Look]]) -> Iterator[Update]:
         seen = np.array(self.start.about["episodes"] if self.start else (0.0, 0.0, 0.0))
         steps: dict[Worker, tuple[int, np.ndarray]] = {}  # of each worker with environments
         states: dict[Worker, list[Any]] = {}
         learnt = Learnt(self.learners, self.strict)
-        for worker, look in self.backend.run():
+        for worker, look in looks:
             if "$env" in look:
                 count = int(np.max(np.asarray(look.get("#env.step", 0)))) * worker.ops.world.num_envs
                 steps[worker] = count, _episodes(look["$env"])
@@ -223,7 +231,11 @@ class Program:
         seen[:] = totals
         metrics = self._metrics() if metrics is None else metrics
         return Update(self.env_steps, metrics, int(episodes), float(returns / episodes) if episodes else None,
-                      float(lengths / episodes) if episodes else None, self.accounts())
+                      float(lengths / episodes) if episodes else None, self.accounts(),
+                      self.point(*self.lead.at or ("", 0)))
+
+    def point(self, loop: str, passes: int) -> tuple[int, int]:
+        return self.lead.order.get(loop, -1), passes
 
     def accounts(self) -> dict[str, Any]:
         """What became of the environment steps, as far as they have reached the learner."""
@@ -305,7 +317,8 @@ class Program:
 
 def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
             config: Config | None = None, deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008
-            start: Checkpoint | None = None, profile: int | None = None, **fields: Any) -> Program:
+            start: Checkpoint | None = None, profile: int | None = None, chaos: Chaos = Chaos(),  # noqa: B008
+            **fields: Any) -> Program:
     """Compiles an algorithm for an environment. `fields` override the configuration's defaults."""
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **check_fields(cls, fields))
@@ -313,9 +326,10 @@ def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, se
     check_deployment(deployment, original, settings, strict)
     if isinstance(original, HostEnv):
         original.exact = strict
-    wrapped = cls.wrap(EpisodeStats(original), settings)
+    wrapped = cls.wrap(observed(original, chaos.poison("reward"), chaos.poison("observation")), settings)
     return Program(cls(settings, wrapped.spec), wrapped, seed=seed, seeds=seeds, strict=strict,
-                   deployment=deployment, checkpoint_every=checkpoint_every, start=start, profile=profile)
+                   deployment=deployment, checkpoint_every=checkpoint_every, start=start, profile=profile,
+                   chaos=chaos)
 
 
 def check_deployment(deployment: Deployment, env: Env, config: Config, strict: bool) -> None:

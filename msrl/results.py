@@ -44,6 +44,7 @@ class Result:
     per_seed: list[dict[str, Any]]
     run_dir: str | None
     resumable: bool  # is there a checkpoint of what was reached?
+    restarts: int = 0  # how often it went on after a worker was lost
     profile: dict[str, Any] | None = None  # where the time went (docs/profiling.md), if that was asked for
     params: Any = field(repr=False, default=None)  # of the one seed, or a list
     curve: list[Update] = field(repr=False, default_factory=list)
@@ -56,13 +57,14 @@ class Result:
 
 def rewound(start: Checkpoint | None, rows: list[dict[str, Any]], done: list[dict[str, Any]]
             ) -> tuple[Checkpoint | None, list[dict[str, Any]]]:
-    """What a run goes on from, and the rows that are left of it: of the seeds that are `done` all, else those up to
-    that point. Episodes are then those that the rows tell of, as a row may speak of some workers as they were before
+    """What a run goes on from, and the rows that are left of it: those up to that point; without one, of the seeds that
+    are `done`. Episodes are then those that the rows tell of, as a row may speak of some workers as they were before
     the point and of others as they were after it."""
-    seeds, steps = [each["seed"] for each in done], start.env_steps if start else 0
-    rows = [row for row in rows if row.get("seed") in seeds or row["env_steps"] <= steps]
+    seeds = [each["seed"] for each in done]
     if start is None:
-        return None, rows
+        return None, [row for row in rows if row.get("seed") in seeds]
+    # By their number: how many steps a row tells of depends on who had been heard of.
+    rows = rows[:start.about["rows"]]
     mine = [row for row in rows if row.get("seed") not in seeds]
     told = [float(sum(row["episodes"] for row in mine))]
     for name in ("episode_return", "episode_length"):

@@ -16,6 +16,7 @@ import numpy as np
 
 from msrl import pipeline
 from msrl.engines.evaluation import Episodes
+from msrl.envs.host import HostEnv
 from msrl.errors import LostError
 from msrl.ir.graph import Stretch, walk
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
@@ -23,6 +24,7 @@ from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
 from msrl.results import Result, Start, interquartile_mean, rewound, score_of
 from msrl.runtime import weights
+from msrl.runtime.chaos import Killed
 from msrl.runtime.checkpoints import Checkpoint, Checkpoints
 from msrl.runtime.display import Display, State
 from msrl.runtime.files import write
@@ -56,12 +58,14 @@ class Run:
         self.spent = float(rows[-1]["seconds"]) if rows else 0.0  # before this start
         self.resumable = False
         self.losses = 0  # of workers
+        self.chaos = job.chaos  # what is still to go wrong
         self.newest: Checkpoint | None = None  # what there is to go on from
         self.before = self.start.env_steps if self.start else 0  # steps of the present seed that an earlier run made
         self.inherited = self.before  # the same of all seeds
         self.preload = Preload(self.folder is not None)
         self.profile = Profile() if job.profile else None
         self.curve: list[Update] = []
+        self.earlier = self.reached = 0  # of these, before the present seed, and before what there is to go on from
         self.done: list[dict[str, Any]] = []  # per seed that has ended
         self.params: list[Any] = []
         self.returns: list[np.ndarray] = []
@@ -105,7 +109,7 @@ class Run:
     def program(self, seed: int, seeds: int) -> None:
         """Trains, keeps and evaluates `seeds` seeds from `seed` on. If a worker is lost, all go on from what was there
         last: a run whose instances wait for one another can only be rewound as a whole."""
-        self.newest = self.start
+        self.newest, self.earlier, self.reached = self.start, len(self.curve), len(self.curve)
         while True:
             try:
                 return self.attempt(seed, seeds)
@@ -117,10 +121,14 @@ class Run:
 
     def rewind(self, lost: LostError) -> None:
         self.start, steps = self.newest, self.newest.env_steps if self.newest else 0
+        made = max((update.env_steps for update in self.curve[self.earlier:]), default=0) // self.job.config.num_envs
+        self.chaos = self.chaos.without(lost.fault if isinstance(lost, Killed) else None, made)
+        if isinstance(self.job.base, HostEnv):
+            self.job.base.close()  # those of workers that were in this process; what goes on opens its own
         self.before, self.inherited = steps, self.inherited + steps - self.before
         self.display.say(f"lost         {lost.what} Going on from {steps:,} steps ({self.losses} of "
                          f"{self.job.restarts} times).")
-        self.curve = [update for update in self.curve if update.env_steps <= steps]
+        self.curve = self.curve[:self.reached]
         if self.folder and self.folder.opened:
             self.start, rows = rewound(self.start, self.folder.rows, self.done)
             self.folder.rewind(rows)
@@ -131,7 +139,7 @@ class Run:
         program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config,
                                    deployment=job.deployment, start=self.start,
                                    checkpoint_every=job.checkpoint_every if self.folder else 0,
-                                   profile=self.profile.room if self.profile else None)
+                                   profile=self.profile.room if self.profile else None, chaos=self.chaos)
         if self.stop():
             self.stopped = True
             if self.done:
@@ -155,6 +163,7 @@ class Run:
         self.keep(seed, kept)
         self.env_steps += program.env_steps * seeds
         self.start, self.before = None, 0  # the seeds after it begin at the beginning
+        self.chaos = dataclasses.replace(self.chaos, faults=())  # which have happened, each once
         self.stopped = self.stopped or self.stop()
         with on_host(self.profile, "evaluate"):
             judged = [] if self.stopped else program.evaluate(job.eval_episodes)
@@ -190,7 +199,8 @@ class Run:
         latest: float | None = None
         updates = 0
         due = asked = False
-        snapshot = time.perf_counter()
+        snapshot, before = time.perf_counter(), self.newest
+        waits = False  # for the snapshot that it has asked for: to ask again would put it off
         while True:
             started = time.perf_counter()
             update = next(running, None)
@@ -221,9 +231,11 @@ class Run:
                 elif saved or not asked or program.saving.refused:
                     self.stopped = True
                     return spent
-            elif self.job.deployment.backend == "ray" and time.perf_counter() - snapshot > SNAPSHOT_SECONDS:
-                snapshot = time.perf_counter()
-                program.ask_checkpoint()
+            elif self.newest is not before:
+                snapshot, before, waits = time.perf_counter(), self.newest, False
+            elif self.job.deployment.backend != "inline" and self.job.restarts and not waits \
+                    and time.perf_counter() - snapshot > SNAPSHOT_SECONDS:
+                waits = program.ask_checkpoint()
 
     def open(self) -> None:
         assert self.folder is not None
@@ -234,7 +246,12 @@ class Run:
     def save(self, program: Program) -> bool:
         """Writes the checkpoint that the program has made, if it has."""
         made = program.taken()
-        self.newest = made or self.newest
+        if made is not None:
+            point = program.point(made.loop, made.update)
+            later = sum(update.at > point for update in self.curve[self.earlier:])
+            told = len(self.folder.rows) - later if self.folder else 0
+            self.newest = made = dataclasses.replace(made, about={**made.about, "rows": told})
+            self.reached = len(self.curve) - later
         if made is None or self.checkpoints is None or self.folder is None \
                 or not (self.job.checkpoint_every or self.stop()):
             return False
@@ -312,7 +329,7 @@ class Run:
             eval_episodes=job.eval_episodes if means else 0,
             weights_sha256=self.done[0]["weights_sha256"] if one else pipeline.weights_sha256(self.params),
             per_seed=self.done, run_dir=str(self.folder.path) if self.folder else None, resumable=self.resumable,
-            profile=self.profile.summary() if self.profile and self.profile.runs else None,
+            restarts=self.losses, profile=self.profile.summary() if self.profile and self.profile.runs else None,
             params=self.params[0] if one else self.params, curve=self.curve)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from flax import struct
 
 from msrl.api.spaces import Space
+from msrl.errors import UsageError
 
 
 @struct.dataclass
@@ -75,6 +76,17 @@ class Env(ABC):
         """An environment for evaluation: it has all that the shards' `states` have learnt (normalisers, say), learns
         nothing more, and gives the original rewards. Most environments learn nothing, and return themselves."""
         return self
+
+    def trouble(self, faults: Sequence[tuple[str, int]]) -> None:
+        """Lets steps go wrong on purpose, each once: ("raise" or "hang", number of the step from now on, from 1). Only
+        what is replaced when it fails can survive that; all others refuse."""
+        if faults:
+            raise UsageError(
+                f"--chaos {faults[0][0]}:env cannot befall {self.spec.id}.",
+                why="Its steps are part of compiled programs, which do not raise or hang." if self.traceable else
+                "It is a class of your own, and is not replaced when it fails.",
+                instead="Use an environment of gymnasium:, envpool: or pettingzoo:, or nan:reward or nan:observation.",
+                docs="docs/reliability.md#faults-on-purpose")
 
     def close(self) -> None:  # noqa: B027 (most hold nothing)
         """Frees what is held outside Python's memory."""

@@ -7,6 +7,7 @@ error that names it, and that nothing is left behind: actors and their placement
 itself if it was started here.
 """
 
+import contextlib
 import logging
 import os
 import secrets
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import ray
 from ray._private import ray_constants
-from ray.exceptions import RayActorError
+from ray.exceptions import ObjectLostError, RayActorError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -31,10 +32,12 @@ from msrl.backends.wire import Message
 from msrl.backends.worker import Look, Worker
 from msrl.engines.reference import Reference
 from msrl.errors import LostError, RunError, UsageError
+from msrl.runtime.chaos import Fault, Killed
 from msrl.runtime.tracing import Trace
 
 CPUS = 0.5  # per worker: instances wait for one another most of the time
 PLACE_SECONDS = 60.0  # for a cluster to set aside what it has, if others hold it
+NEWS_SECONDS = 5.0  # until a process that died is known to have died
 SOME = 0.001  # of a host's own resource, of which there is 1: enough to be placed there
 
 
@@ -129,8 +132,8 @@ class RayBackend:
     def __init__(self, workers: list[Worker], assignments: list[Assignment], address: str | None = None,
                  hosts: tuple[str, ...] = ()):
         self.workers, self.assignments, self.address, self.hosts = workers, assignments, address, hosts
-
         self.actors: list[Any] = []
+        self.doomed: dict[int, Fault] = {}  # by number of the worker, what it dies of
 
     def prepare(self) -> None:
         """Nothing here: what a process runs, it compiles."""
@@ -195,7 +198,13 @@ class RayBackend:
             ready, _ = ray.wait(list(asked), num_returns=1)
             number = asked.pop(ready[0])
             worker, report = self.workers[number], self._get(ready[0], number)
+            if report.kind == "doomed":
+                self.doomed[number] = report.fault
+                asked[actors[number].next.remote()] = number
+                continue
             if report.kind == "failed":
+                if seats:
+                    self._bereaved(asked)
                 raise told(report, self.assignments[number].title)
             self._mirror(worker, report)
             if report.share is not None and self.assignments[number].saved[2] and self.assignments[number].lead:
@@ -211,11 +220,18 @@ class RayBackend:
             try:
                 yield worker, this
             except GeneratorExit:
-                if look is this:  # all that the host will have of the run
-                    look.keep()
-                self._trace(actors)
+                with contextlib.suppress(LostError):  # who leaves because one is gone asks the rest in vain
+                    if look is this:  # all that the host will have of the run
+                        look.keep()
+                    self._trace(actors)
                 raise
             asked[actors[number].next.remote()] = number
+
+    def _bereaved(self, asked: dict[Any, int]) -> None:
+        """Raises a loss if there is one: to those of a group, another's death is a failure of their program."""
+        gone, _ = ray.wait(list(asked), num_returns=len(asked), timeout=NEWS_SECONDS)
+        for ref in gone:
+            self._get(ref, asked[ref])
 
     def _trace(self, actors: list[Any]) -> None:
         """Of a run that is stopped, asks for the traces: those that ended have sent theirs."""
@@ -228,7 +244,7 @@ class RayBackend:
         learners, and find one another by their hosts' names, as JAX's collectives on CPUs do."""
         members = [number for number, worker in enumerate(self.workers) if may_group(
             worker.program.fragment, worker.exchange, worker.ops.world.config, worker.strict, worker.root)]
-        if len(members) < 2:
+        if len(members) < 2 or any(assignment.delay for assignment in self.assignments):  # what it sends is not ours
             return {}
         found = [places[number] for number in members]
         hosts = [where.mailbox[0] for where in found]
@@ -253,7 +269,9 @@ class RayBackend:
     def _get(self, ref: Any, number: int) -> Any:
         try:
             return ray.get(ref)
-        except RayActorError as died:
+        except (RayActorError, ObjectLostError) as died:
+            for victim, fault in self.doomed.items():  # others may go with it, and be missed first
+                raise Killed(fault, self.assignments[victim].title) from died
             raise LostError(f"The worker of {self.assignments[number].title} died.",
                             why="Its process ended or its host was lost, and the others cannot go on without it.",
                             instead="See Ray's logs for its last words; often it ran out of memory.") from died

@@ -12,6 +12,7 @@ import dataclasses
 import linecache
 import os
 import platform
+import signal
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ import cloudpickle
 import jax
 
 from msrl.api import Env, Trainer
+from msrl.backends.faults import Trouble, doom, trouble, victims
 from msrl.backends.profiling import steps, watch
 from msrl.backends.schedule import Schedule
 from msrl.backends.snapshots import Share, order_of
@@ -40,11 +42,13 @@ from msrl.engines.parts import part_of
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
 from msrl.engines.world import make_world
-from msrl.errors import MsrlError, RunError, UsageError
+from msrl.errors import MsrlError, RunError, UsageError, located
 from msrl.ir.interp import Names
 from msrl.ir.placed import PARAMETERS, Move, PlacedGraph
 from msrl.ir.text import parse, parse_local, show, show_local
 from msrl.runtime import strict as surroundings
+from msrl.runtime.chaos import Chaos, Fault
+from msrl.runtime.delayed import Courier
 from msrl.runtime.ledger import Ledger
 from msrl.runtime.store import Store
 from msrl.runtime.tracing import Trace
@@ -77,6 +81,9 @@ class Assignment:
     given: Share | None  # as Worker.given
     ledger: dict[str, Any]  # the accounts so far
     profile: int | None  # as in Program
+    kills: tuple[Fault, ...]  # what it is to die of
+    trouble: Trouble  # what its environments will go through
+    delay: float  # seconds that its messages take longer
 
     @property
     def title(self) -> str:
@@ -86,9 +93,9 @@ class Assignment:
 @dataclass(frozen=True)
 class Report:
     """`look`: resources that the coordinator always wants, and the names of the others; `end`: all resources; `failed`:
-    what happened, and the traceback."""
+    what happened, and the traceback; `doomed`: it dies as soon as this is known, of `fault`."""
 
-    kind: Literal["look", "end", "failed"]
+    kind: Literal["look", "end", "failed", "doomed"]
     resources: Names = field(default_factory=dict)
     kept: tuple[str, ...] = ()
     rows: tuple[dict[str, float], ...] = ()  # reports since the last look, in strict mode
@@ -100,14 +107,19 @@ class Report:
     problem: MsrlError | None = None
     trace: str = ""
     profile: Trace | None = None  # at the end: as Worker.trace
+    fault: Fault | None = None
 
 
 # -- in the coordinator ----------------------------------------------------------------------------------------------
 
 
 def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,
-           seeds: int) -> list[Assignment]:
+           seeds: int, chaos: Chaos = Chaos()) -> list[Assignment]:  # noqa: B008 (frozen)
     """What each of the workers is to do elsewhere, in their order."""
+    kills, troubled = victims(chaos, "ray", workers), trouble(chaos, workers[0])
+    env.trouble(troubled)  # refuses what cannot be
+    env.trouble(())  # it happens in another process
+    first = next((w for w in workers if "env" in w.program.fragment.components), None)
     world = cloudpickle.dumps((type(trainer), trainer.config, env))
     # Those that the pickle speaks of; files of other programs may be gone by now.
     files = tuple((name, str(module.__file__), Path(str(module.__file__)).read_text(encoding="utf-8"))
@@ -121,8 +133,9 @@ def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: En
         worker.ops.devices.mesh.size if worker.ops.devices else 1,
         surroundings.record() if worker.strict else None,
         (worker.schedule.loops, worker.schedule.every, worker.schedule.unordered), worker.given,
-        worker.exchange.ledger.asdict(), worker.trace.limit if worker.trace else None)
-        for worker in workers]
+        worker.exchange.ledger.asdict(), worker.trace.limit if worker.trace else None,
+        kills.get(number, ()), troubled if worker is first else (), chaos.delay)
+        for number, worker in enumerate(workers)]
 
 
 def environment() -> dict[str, str]:
@@ -162,9 +175,7 @@ def told(report: Report, title: str) -> MsrlError:
     """A worker's failure as an error of the coordinator; its cause is the traceback over there."""
     problem = report.problem
     assert problem is not None
-    why = f"{problem.why}\nIt happened in {title}." if problem.why else f"It happened in {title}."
-    error = type(problem)(problem.what, span=problem.span, why=why, instead=problem.instead, docs=problem.docs,
-                          also=problem.also)
+    error = located(problem, title)
     error.__cause__ = Traceback(f"\n{report.trace}")
     return error
 
@@ -182,6 +193,7 @@ def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
     for name, file, source in assignment.files:
         load_user_file(name, file, source)
     cls, config, env = cloudpickle.loads(assignment.world)
+    env.trouble(assignment.trouble)
     program, graph = parse_local(assignment.program), parse(assignment.graph)
     batched = program.batched or assignment.record is not None  # strict mode fuses nothing, and has no use for it
     ops = make_ops(make_world(cls(config, env.spec), env), graph, batched)
@@ -243,7 +255,11 @@ class Station:
         self.reports: SimpleQueue[Report] = SimpleQueue()
         self.seen, self.stopped = Event(), Event()
         self.holding = False
+        if assignment.delay:
+            post = later(post, Courier(assignment.delay))
         self.worker = settle(assignment, post, grouped)
+        doom(self.worker, assignment.kills, self._die)
+        self.dying = False
         assert isinstance(self.worker.exchange, RemoteExchange)
         self.exchange = self.worker.exchange
         # Accounts are kept where steps are learnt from: by the one that leads, or where the parameters are.
@@ -259,7 +275,10 @@ class Station:
         if self.holding:
             self.holding = False
             self.seen.set()
+        if self.dying:  # and the coordinator knows it
+            os.kill(os.getpid(), signal.SIGKILL)
         report = self.reports.get()
+        self.dying = report.kind == "doomed"
         self.holding = self.lead and report.kind == "look"
         return report
 
@@ -272,6 +291,10 @@ class Station:
         self.seen.set()
         with self.exchange.changed:
             self.exchange.tell()
+
+    def _die(self, fault: Fault) -> None:
+        self.reports.put(Report("doomed", fault=fault))
+        self.stopped.wait()  # for the end, which comes from outside
 
     def _work(self) -> None:
         try:
@@ -305,6 +328,10 @@ class Station:
         return Report("look", along, tuple(name for name in look if name not in along), rows,
                       self.worker.compile_seconds, self.worker.messages, self.worker.at,
                       copy.deepcopy(self.exchange.ledger) if self.accounts else None, share)
+
+
+def later(post: Post, courier: Courier) -> Post:
+    return lambda fragment, instances, message: courier.carry(lambda: post(fragment, instances, message))
 
 
 def failure(problem: BaseException) -> Report:

@@ -10,6 +10,7 @@ from threading import Event, Thread
 
 from msrl.backends.profiling import steps
 from msrl.backends.worker import Look, Worker
+from msrl.errors import LostError, MsrlError, located
 
 
 class Threads:
@@ -34,6 +35,9 @@ class Threads:
         try:
             while left:
                 worker, look, seen = looks.get()
+                if isinstance(look, MsrlError) and len(threads) > 1 and not isinstance(look, LostError):
+                    place = f"instance {worker.instance} of fragment {worker.program.fragment.name}"
+                    raise located(look, place) from look
                 if isinstance(look, BaseException):
                     raise look
                 if look is None:
@@ -52,6 +56,7 @@ class Threads:
                     looks.get()[2].set()
                 for thread in threads:
                     thread.join(0.01)
+            self.workers[0].exchange.leave()
 
     def work(self, worker: Worker, looks: SimpleQueue, stop: Event) -> None:
         seen, news = Event(), 0

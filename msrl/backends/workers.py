@@ -11,6 +11,7 @@ import jax
 
 from msrl.api import Env, Trainer
 from msrl.backends.agreeing import may_group
+from msrl.backends.faults import inject
 from msrl.backends.inline import Inline
 from msrl.backends.remote import assign
 from msrl.backends.switchboard import make_worker
@@ -32,16 +33,20 @@ from msrl.projection.leading import leading_move
 from msrl.projection.project import project
 from msrl.projection.verify import verify_programs
 from msrl.runtime.channels import Exchange
+from msrl.runtime.chaos import Chaos
+from msrl.runtime.delayed import Courier, DelayedExchange, Waiting
 from msrl.runtime.store import Store
 from msrl.runtime.unordered import UnorderedExchange
 
 
 def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array, strict: bool,
                  actors: int, learners: int = 1, devices: int = 1, unordered: bool = False,
-                 max_lag: int | None = None, switches: Mapping[str, bool] = MappingProxyType({})) -> list[Worker]:
+                 max_lag: int | None = None, switches: Mapping[str, bool] = MappingProxyType({}),
+                 courier: Courier | Waiting | None = None) -> list[Worker]:
     """Workers in the order of fragments and instances. `actors` and `learners`: instances of what is replicated,
     without and with the learner; what is replicated over agents has `learners`. On several `devices`, one worker has
-    all. `unordered`: first come, first served. `switches`: the optimiser's passes that are named, on or off."""
+    all. `unordered`: first come, first served. `switches`: the optimiser's passes that are named, on or off. `courier`:
+    who brings messages, if they are to take longer."""
     world, on = ops.world, chosen(switches, strict)
 
     def instances(fragment: Fragment) -> list[range]:
@@ -89,7 +94,8 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
             mine, local = part_of(ops, shapes, program.fragment, placed.divided(name), run)
             shared = group if name in grouped else None
             key = jax.device_put(root, shared.devices[instance]) if shared else root  # where it computes
-            workers.append(make_worker(program, instance, local, mine, key, strict, exchange))
+            ends: Any = DelayedExchange(exchange, courier) if courier else exchange
+            workers.append(make_worker(program, instance, local, mine, key, strict, ends))
             workers[-1].group = shared
     return workers
 
@@ -115,10 +121,19 @@ def shard_runs(shards: int, instances: int) -> list[range]:
     return [range(start, stop) for start, stop in itertools.pairwise(ends)]
 
 
+def make_courier(backend: str, delay: float) -> Courier | Waiting | None:
+    """Who brings messages within this process, if they are to take longer."""
+    if not delay or backend == "ray":  # there, each process has its own
+        return None
+    return Waiting(delay) if backend == "inline" else Courier(delay)
+
+
 def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,
-                 seeds: int, address: str | None = None, hosts: Sequence[str] = ()) -> Any:
+                 seeds: int, address: str | None = None, hosts: Sequence[str] = (), chaos: Chaos) -> Any:
     """What runs the workers. Under ray they stay here as mirrors of those at work, `address` names the cluster, and
-    they go to the `hosts` in turn, or wherever there is room."""
+    they go to the `hosts` in turn, or wherever there is room. `chaos`: what is to go wrong."""
+    if chaos.faults and name != "ray":
+        inject(chaos, name, workers, env)
     match name:
         case "inline":
             return Inline(workers)
@@ -127,6 +142,6 @@ def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer:
         case "ray":
             # Imported when it is asked for: Ray is an extra, and takes a second to import.
             module = importlib.import_module("msrl.backends.ray_backend")
-            return module.RayBackend(workers, assign(workers, placed, trainer, env, seed=seed, seeds=seeds), address,
-                                     tuple(hosts))
+            assignments = assign(workers, placed, trainer, env, seed=seed, seeds=seeds, chaos=chaos)
+            return module.RayBackend(workers, assignments, address, tuple(hosts))
     raise AssertionError("checked by msrl.feasibility")

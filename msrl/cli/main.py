@@ -1,8 +1,8 @@
 """The command `msrl`: arguments in, exit code out.
 
 0 is success; 2 means that what was asked for cannot be done and the message says what can; 1 that something failed
-while training, or that results differ; 128 + n that signal n ended it. Errors of our family are told in words, without
-a traceback.
+while training, or that results differ; 128 + n that signal n ended it. Errors of our family are told in words; a
+traceback goes before them where the user's code has failed.
 """
 
 import difflib
@@ -10,10 +10,11 @@ import gc
 import importlib
 import sys
 import time
+import traceback
 from typing import Any
 
 from msrl.cli import deploying, options
-from msrl.errors import MsrlError, RunError, UsageError, VerifyError
+from msrl.errors import EnvError, MsrlError, RunError, UsageError, VerifyError
 
 STARTED = time.perf_counter()
 COMMANDS = {"train": "msrl.cli.train", "resume": "msrl.cli.resume", "eval": "msrl.cli.evaluate",
@@ -35,13 +36,23 @@ def answer(args: list[str], began: float) -> int:
     try:
         return dispatch(args, began)
     except MsrlError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.stderr.write(f"{origin(error)}{type(error).__name__}: {error}\n")
         return 1 if isinstance(error, (RunError, VerifyError)) else 2
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         return 130
     except SystemExit as leaving:  # tyro's way out, after --help and after bad values
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+
+
+def origin(error: MsrlError) -> str:
+    """If it is of code that a line of the loop led to, the traceback of that code."""
+    cause = error.__cause__
+    while isinstance(cause, MsrlError):
+        cause = cause.__cause__
+    if cause is None or error.span is None or not isinstance(error, (RunError, EnvError)):
+        return ""
+    return "".join(traceback.format_exception(cause)) + "\n"
 
 
 def dispatch(args: list[str], began: float) -> int:

@@ -52,6 +52,9 @@ class TrainOptions:
     """How often a run goes on from its last snapshot after a worker was lost; 0 ends it with the first."""
     env_timeout: float = 0.0
     """Seconds that a step of an environment on the host may take before it is replaced; 0 for any number."""
+    chaos: Annotated[str, arg(metavar="FAULTS")] = ""
+    """What is to go wrong, to see that a run survives it: kill:actor@200,hang:env@50,nan:reward@80,delay:moves=5ms, for
+    instance (docs/reliability.md)."""
     profile: bool = False
     """Write what every instance did and when to RUN_DIR/trace.json, and say at the end which fragment is the
     bottleneck."""

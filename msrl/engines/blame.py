@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from msrl.errors import MsrlError
+from msrl.errors import LostError, MsrlError, RunError
 from msrl.ir.graph import Call, Pure
 
 
@@ -17,7 +17,8 @@ def title(node: Call | Pure) -> str:
 
 @contextmanager
 def blame(node: Call | Pure, kind: type[MsrlError]) -> Iterator[None]:
-    """What is raised inside comes out as `kind`, with the line of the loop that led there; ours keep their own kind."""
+    """What is raised inside comes out as `kind`, with the line of the loop that led there; ours keep their own kind. In
+    a run, a connection that broke is a loss: nobody's mistake, and gone perhaps when it is tried again."""
     try:
         yield
     except MsrlError as problem:
@@ -25,6 +26,11 @@ def blame(node: Call | Pure, kind: type[MsrlError]) -> Iterator[None]:
             raise
         raise type(problem)(problem.what, span=node.span, why=problem.why, instead=problem.instead,
                             docs=problem.docs) from problem
+    except (ConnectionError, TimeoutError) as problem:
+        lost = issubclass(kind, RunError)
+        raise (LostError if lost else kind)(
+            f"{title(node)} {'lost its connection' if lost else 'fails'}: {type(problem).__name__}.", span=node.span,
+            why=str(problem).strip()) from problem
     except Exception as problem:
         raise kind(f"{title(node)} fails: {type(problem).__name__}.", span=node.span,
                    why=str(problem).strip().split("\n\n")[0]) from problem

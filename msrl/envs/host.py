@@ -4,8 +4,11 @@ An adapter says how to open a `Batch`; the handle is the environment's whole sta
 (supervised.py). It always holds that the seeds are a function of the reset's key alone.
 """
 
+import contextlib
 import weakref
 from abc import abstractmethod
+from collections import deque
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -13,6 +16,7 @@ import numpy as np
 from msrl.api.env import Env, Step
 from msrl.envs.batch import Batch
 from msrl.envs.supervised import Supervised
+from msrl.errors import UsageError
 
 
 def seeds(key: jax.Array, num_envs: int) -> list[int]:
@@ -30,6 +34,7 @@ class HostEnv(Env):
     def __init__(self, name: str):
         self.name = name
         self._handles: weakref.WeakSet[Supervised] = weakref.WeakSet()
+        self._trouble: deque[Sequence[tuple[str, int]]] = deque()
 
     def __reduce__(self):
         return type(self), (self.name,), {"exact": self.exact, "timeout": self.timeout}
@@ -44,6 +49,8 @@ class HostEnv(Env):
             return batch
 
         handle = Supervised(fresh, self.timeout)
+        with contextlib.suppress(IndexError):  # one handle has it all: those for evaluation are made later
+            handle.trouble(self._trouble.popleft())
         self._handles.add(handle)
         return handle
 
@@ -52,6 +59,16 @@ class HostEnv(Env):
 
     def step(self, state: Supervised, action: np.ndarray, key: jax.Array) -> tuple[Supervised, Step]:
         return state, state.play(np.asarray(action))
+
+    def trouble(self, faults: Sequence[tuple[str, int]]) -> None:
+        if self.timeout is None and any(kind == "hang" for kind, _ in faults):
+            raise UsageError("--chaos hang:env would hang for ever.",
+                             why="A step of the environment may take any time.",
+                             instead="Say how many seconds it may take: --env-timeout 5",
+                             docs="docs/reliability.md#faults-on-purpose")
+        self._trouble.clear()
+        if faults:
+            self._trouble.append(tuple(faults))
 
     def close(self) -> None:
         for handle in list(self._handles):

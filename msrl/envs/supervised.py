@@ -8,8 +8,10 @@ happened. What fails time and again at the same step is a fault that no other tr
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -31,7 +33,14 @@ class Supervised(Handle):
         self.open, self.timeout = open, timeout
         self.batch = open()
         self.failures = 0  # so far
-        self._thread: ThreadPoolExecutor | None = None
+        self._aside: Aside | None = None
+        self.plays = 0  # so far
+        self._trouble: list[tuple[str, int]] = []
+        self._released = Event()
+
+    def trouble(self, faults: Sequence[tuple[str, int]]) -> None:
+        """Goes wrong on purpose, once for each: ("raise" or "hang", number of the step)."""
+        self._trouble = list(faults)
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -47,7 +56,15 @@ class Supervised(Handle):
             self.replace()
             self.batch.restore(saved)
 
-        return self._try(lambda: self.batch.play(action), again)
+        self.plays += 1
+        return self._try(lambda: self._disturbed() or self.batch.play(action), again)
+
+    def _disturbed(self) -> None:
+        for fault in [fault for fault in self._trouble if fault[1] == self.plays]:
+            self._trouble.remove(fault)
+            if fault[0] == "hang":
+                self._released.wait()  # for nobody: whoever waited for this step has left, with another batch
+            raise RuntimeError(f"--chaos {fault[0]}:env")
 
     def replace(self) -> None:
         self.batch = self.open()
@@ -61,6 +78,7 @@ class Supervised(Handle):
     def close(self) -> None:
         """May be called more than once."""
         self.batch.close()
+        self._released.set()
         self._leave()
 
     def _try(self, work: Callable[[], Any], again: Callable[[], None]) -> Any:
@@ -84,14 +102,44 @@ class Supervised(Handle):
         """What `work` gives; TimeoutError if that takes too long. Its thread is then left to itself, with the batch."""
         if self.timeout is None or patient:
             return work()
-        self._thread = self._thread or ThreadPoolExecutor(1, "msrl-env")
+        self._aside = self._aside or Aside()
+        answer = self._aside.submit(work)
         try:
-            return self._thread.submit(work).result(self.timeout)
+            return answer.result(self.timeout)
         except TimeoutError as error:
+            if answer.done():  # it was raised in time
+                raise
             self._leave()
             raise TimeoutError(f"It took more than {self.timeout:g} seconds") from error
 
     def _leave(self) -> None:
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
-            self._thread = None
+        if self._aside is not None:
+            self._aside.leave()
+            self._aside = None
+
+
+class Aside:
+    """A thread that does one thing after another, and that nobody waits for at the end: one that hangs for ever must
+    not keep the process."""
+
+    def __init__(self) -> None:
+        self.given: SimpleQueue[tuple[Future, Callable[[], Any]] | None] = SimpleQueue()
+        Thread(target=self._work, name="msrl-env", daemon=True).start()
+
+    def submit(self, work: Callable[[], Any]) -> Future:
+        answer: Future = Future()
+        self.given.put((answer, work))
+        return answer
+
+    def leave(self) -> None:
+        """It ends when it is done with what it was given."""
+        self.given.put(None)
+
+    def _work(self) -> None:
+        while (task := self.given.get()) is not None:
+            answer, work = task
+            try:
+                answer.set_result(work())
+            except BaseException as problem:  # for the one who asked
+                answer.set_exception(problem)
+            del answer, work, task  # it may wait for long

@@ -98,6 +98,9 @@ class Exchange:
         """Must the sender wait?"""
         return False
 
+    def leave(self) -> None:
+        """Nobody sends any more. Nothing is on its way here but what lies in the channels."""
+
     def close(self, instance: int = 0) -> None:
         with self.changed:
             self.closed = True

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 import msrl as package
-from msrl.errors import UsageError
+from msrl.cli.main import origin
+from msrl.errors import RunError, Span, UsageError
 from tests.cli.conftest import TINY
 
 CASES = {
@@ -151,3 +152,18 @@ def test_the_algorithm_may_come_after_flags(msrl):
     code, out, err = msrl("graph", "--env", "CartPole-v1", f"{TINY}:Tiny")
     assert code == 0, err
     assert out.startswith("graph Tiny {")
+
+
+def test_a_mistake_in_the_users_code_comes_with_its_traceback():
+    span = Span("mine.py", 3, 1, 4, "msrl.env_step(action)")
+    problem = RunError("`env.step` fails: ZeroDivisionError.", span=span)
+    try:
+        1 / 0  # noqa: B018 (for its traceback)
+    except ZeroDivisionError as error:
+        problem.__cause__ = RunError("within")
+        problem.__cause__.__cause__ = error
+    told = origin(problem)
+    assert told.startswith("Traceback (most recent call last):\n") and "    1 / 0" in told
+    assert told.endswith("\nZeroDivisionError: division by zero\n\n")
+    problem.span = None  # not of a line of the loop
+    assert origin(problem) == "" and origin(UsageError("no", span=span)) == ""

@@ -33,6 +33,26 @@ def test_the_last_line_is_the_result(train):
     assert result["total_seconds"] > result["compile_seconds"] + result["train_seconds"] > 0
     assert result["steps_per_second"] == pytest.approx(64 / result["train_seconds"], rel=0.5)
     assert len(result["weights_sha256"]) == 64
+    assert result["restarts"] == 0
+
+
+def test_what_goes_wrong_on_purpose_is_survived_and_written_down(train, msrl):
+    wanted = train("--strict", "--run-dir", "sound")
+    words = "--strict", "--backend", "threads", "--chaos", "kill:learner@2,delay:moves=1ms", "--run-dir"
+    found = train(*words, "chaotic")
+    assert found["restarts"] == 1 and found["weights_sha256"] == wanted["weights_sha256"]
+    assert json.loads((Path("chaotic") / "config.json").read_text())["chaos"] == "kill:learner@2,delay:moves=1ms"
+    assert "--chaos kill:learner@2,delay:moves=1ms" in (Path("chaotic") / "reproduce.sh").read_text()
+    code, _, err = msrl("train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--chaos", "kil:learner@2", "--run-dir", "no")
+    assert (code, err) == (2, """\
+UsageError: --chaos cannot be told 'kil:learner@2'.
+A fault is KIND:WHAT@WHEN or delay:moves=TIME; kinds are kill, hang, raise, nan, delay.
+For instance: kill:learner@2
+See docs/reliability.md#faults-on-purpose.
+""")
+    code, _, err = msrl("train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--chaos", "kill:learner@2", "--run-dir", "no")
+    assert code == 2 and err.startswith("UsageError: --chaos kill:learner@2 is not possible on inline.\n")
+    assert not Path("no").exists()
 
 
 def test_the_run_folder(train):

@@ -5,6 +5,7 @@ One Ray session serves all that can share it, as each takes seconds to start. Th
 
 import json
 import os
+import random
 import re
 import shlex
 import subprocess
@@ -247,6 +248,38 @@ def test_a_run_that_loses_workers_goes_on_to_the_same_bits(tmp_path, monkeypatch
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert sum(row["episodes"] for row in rows) == sum(update.episodes for update in wanted.curve)
     assert not hosts_of_workers()
+
+
+def test_without_checkpoints_a_run_goes_on_from_what_is_kept_in_memory(monkeypatch):
+    """Snapshots are asked for while workers die, by our hand or by their own, at a pass drawn from a recorded seed:
+    there is one under way at every update. Messages are late."""
+    monkeypatch.setattr(running, "BACK_OFF", 0.0)
+    monkeypatch.setattr(running, "SNAPSHOT_SECONDS", 0.0)
+    settings = {**PPO, "strict": True, "total_steps": 160, "eval_episodes": 2}
+    wanted = running.run(prepare("ppo", "CartPole-v1", **settings), None, Display())
+    reaper = Reaper({9: 2}, monkeypatch)
+    chaos = f"kill:actor@{random.Random(5).randint(2, 6)},delay:moves=1ms"
+    job = prepare("ppo", "CartPole-v1", deployment=COARSE, restarts=2, chaos=chaos, **settings)
+    found = running.run(job, None, reaper)
+    first, second = (line for line in reaper.lines if line.startswith("lost"))
+    assert first.startswith("lost         The worker of instance 0 of fragment actor died. ")
+    assert re.fullmatch("lost         The worker of instance 0 of fragment learner died. "
+                        r"Going on from [1-9][0-9]* steps \(2 of 2 times\).", second)  # and not from the beginning
+    assert found.restarts == 2
+    assert found.weights_sha256 == wanted.weights_sha256
+    assert found.per_seed[0]["steps"] == wanted.per_seed[0]["steps"]
+
+
+def test_learners_of_one_group_are_lost_together():
+    """To the others of a group, the death of one is a failure of their program; all the same, it is a loss."""
+    job = prepare("ppo", "CartPole-v1", deployment=Deployment("multi-learner", "ray", learners=2), restarts=0,
+                  chaos="kill:learner@2", **PPO, learner_shards=2)
+    with pytest.raises(LostError) as lost:
+        running.run(job, None, Display())
+    assert str(lost.value) == """\
+The worker of instance 0 of fragment learner died.
+--chaos kill:learner@2 ended it.
+Allow for more losses with --restarts, or leave out --chaos."""
 
 
 def test_workers_are_not_lost_for_ever(monkeypatch):

@@ -70,6 +70,9 @@ class Wrapper(Env):
     def frozen(self, states: Sequence[Wrapped]) -> Env:
         return self.rewrap(self.env.frozen([state.inner for state in states]))
 
+    def trouble(self, faults: Sequence[tuple[str, int]]) -> None:
+        self.env.trouble(faults)
+
     def close(self) -> None:
         self.env.close()
 

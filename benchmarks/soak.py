@@ -1,0 +1,155 @@
+"""The soak: run after run with faults at random points, until the time is over. Do they all finish, and leave nothing?
+
+python -m benchmarks.soak [--minutes 30] [--backends threads ray] [--every 5] [--seed 0]
+
+Faults come about every `--every` seconds, drawn from `--seed`, which is printed with every run along with the faults. A
+run must finish, reach the bar, and account for all of its steps; after each, there must be no process, thread, port,
+file handle or segment of shared memory more than there was after the first. Exits 1 with what went wrong.
+"""
+
+import argparse
+import logging
+import random
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psutil
+
+import msrl
+from msrl import Deployment, Result, algorithms, running
+
+SHARED = Path("/dev/shm")
+TIMEOUT = 1.0  # seconds that a step of an environment may take
+LEAVE_SECONDS = 30.0  # for processes that were told to end
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained under faults, and what must come of it."""
+
+    backend: str
+    algorithm: str = "ppo"
+    env: str = "envpool:CartPole-v1"  # on the host, so that its steps can raise and hang
+    bar: float = 475.0
+    settings: dict[str, Any] = field(default_factory=lambda: dict(
+        total_steps=300_000, shards=2, distribution="single-learner-coarse", actors=2))
+    checkpoint_every: int = 2
+
+    @property
+    def passes(self) -> int:
+        cls = algorithms.load(self.algorithm).Config
+        config = cls(**{each.name: self.settings[each.name] for each in fields(cls) if each.name in self.settings})
+        return config.total_steps // (config.num_envs * config.rollout)
+
+
+def faults(draw: random.Random, count: int, passes: int, rollout: int) -> list[str]:
+    """At different points, so that each happens."""
+    kinds = [draw.choice(("kill:actor", "kill:learner", "raise:env", "hang:env")) for _ in range(count)]
+    at = draw.sample(range(1, passes + 1), min(count, passes))
+    return [f"{kind}@{number if kind.startswith('kill') else number * rollout}"
+            for kind, number in zip(kinds, sorted(at), strict=False)]
+
+
+def train(task: Task, chaos: Sequence[str], seed: int) -> Result:
+    kills = sum(each.startswith("kill") for each in chaos)
+    with TemporaryDirectory() as folder:
+        return msrl.train(task.algorithm, task.env, seed=seed, chaos=",".join(chaos), restarts=kills, progress=False,
+                          env_timeout=TIMEOUT, checkpoint_every=task.checkpoint_every, run_dir=Path(folder) / "run",
+                          deployment=Deployment(backend=task.backend), **task.settings)
+
+
+def complaints(task: Task, chaos: Sequence[str], result: Result) -> list[str]:
+    """What is wrong with a run."""
+    found = []
+    kills = sum(each.startswith("kill") for each in chaos)
+    if result.status != "finished":
+        found.append(f"it is {result.status}")
+    if result.restarts != kills:
+        found.append(f"it went on {result.restarts} times after {kills} kills")
+    if (result.eval_return_mean or 0.0) < task.bar:
+        found.append(f"its return is {result.eval_return_mean}, below {task.bar:g}")
+    steps = result.per_seed[0]["steps"]
+    if steps["produced"] != steps["trained"] + sum(steps["dropped"].values()) + steps["in_flight"]:
+        found.append(f"its steps do not add up: {steps}")
+    return found
+
+
+@dataclass(frozen=True)
+class Held:
+    """What this process and those under it hold."""
+
+    processes: frozenset[int]
+    threads: frozenset[str]
+    ports: int
+    files: int
+    shared: frozenset[str]
+
+    def more_than(self, before: "Held") -> list[str]:
+        found = [f"processes {sorted(gone)}" for gone in (self.processes - before.processes,) if gone]
+        found += [f"threads {sorted(left)}" for left in (self.threads - before.threads,) if left]
+        found += [f"shared memory {sorted(left)}" for left in (self.shared - before.shared,) if left]
+        found += [f"{now} {what} instead of {then}" for what, now, then in (
+            ("ports", self.ports, before.ports), ("file handles", self.files, before.files)) if now > then]
+        return found
+
+
+def held() -> Held:
+    me = psutil.Process()
+    children = me.children(recursive=True)
+    psutil.wait_procs(children, LEAVE_SECONDS)  # those that were told to end take a moment
+    listening = sum(each.status == psutil.CONN_LISTEN for each in me.net_connections("tcp"))
+    ours = (thread.name for thread in threading.enumerate() if thread is not threading.main_thread())
+    return Held(frozenset(each.pid for each in me.children(recursive=True)),
+                frozenset(name for name in ours if not name.startswith("Thread-")), listening, me.num_fds(),
+                frozenset(each.name for each in SHARED.glob("*") if each.stat().st_uid == me.uids().real))
+
+
+def soak(task: Task, seconds: float, every: float, seed: int) -> list[str]:
+    """All that went wrong, told as it happens."""
+    draw = random.Random(seed)
+    rollout = task.settings.get("rollout", 128)
+    began, wrong, number = time.monotonic(), [], 0
+    length, before = 0.0, None
+    while time.monotonic() - began < seconds or number < 2:
+        # The first is left alone: it tells how long one takes. More than one fault in four passes would keep a run from
+        # getting anywhere, as a checkpoint is due only after every other.
+        count = max(1, min(round(length / every), task.passes // 4))
+        chaos = faults(draw, count, task.passes, rollout) if number else []
+        started = time.monotonic()
+        result = train(task, chaos, seed + number)
+        length = length or time.monotonic() - started
+        now = held()
+        found = complaints(task, chaos, result) + (now.more_than(before) if before else [])
+        before = before or now
+        print(f"{task.backend:8} seed {seed + number}: {result.restarts} losses, return {result.eval_return_mean:.1f}, "
+              f"{time.monotonic() - started:.1f} s; {','.join(chaos) or 'undisturbed'}"
+              + "".join(f"\n  WRONG: {each}" for each in found), flush=True)
+        wrong += [f"{task.backend} seed {seed + number}: {each}" for each in found]
+        number += 1
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--backends", nargs="+", default=["threads", "ray"], choices=["threads", "ray"])
+    parser.add_argument("--every", type=float, default=5.0)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    running.BACK_OFF = 0.0  # it is we who took the last one
+    logging.getLogger("msrl.envs").setLevel(logging.ERROR)
+    wrong: list[str] = []
+    for backend in options.backends:
+        wrong += soak(Task(backend), options.minutes * 60, options.every, options.seed)
+    print("\n".join(wrong) or "Nothing went wrong that was not meant to.")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""Messages that take longer: in order, many at once, and without keeping their sender."""
+
+from threading import Event
+
+import pytest
+
+from msrl.runtime import delayed
+from msrl.runtime.delayed import Courier, Waiting
+
+
+class Clock:
+    """In the place of `time`: sleeping is what makes it go on."""
+
+    def __init__(self):
+        self.now, self.slept = 100.0, []
+
+    def perf_counter(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    found = Clock()
+    monkeypatch.setattr(delayed, "time", found)
+    return found
+
+
+def test_what_is_sent_together_is_late_once(clock):
+    """It is latency, not bandwidth: the second message does not wait for the first to arrive."""
+    courier, told, go = Courier(0.5), [], Event()
+    courier.carry(go.wait)  # so that all others are given before any of them is due
+    for number in range(3):
+        courier.carry(lambda number=number: told.append((number, clock.now)))
+    assert told == []
+    go.set()
+    courier.close()
+    assert told == [(0, 100.5), (1, 100.5), (2, 100.5)]
+    assert clock.slept == [0.5, 0.0, 0.0, 0.0]
+    courier.close()  # again, to no effect
+
+
+def test_one_thread_waits_for_each(clock):
+    waiting, told = Waiting(0.5), []
+    for number in range(2):
+        waiting.carry(lambda number=number: told.append((number, clock.now)))
+    waiting.close()
+    assert told == [(0, 100.5), (1, 101.0)]
