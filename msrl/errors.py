@@ -56,6 +56,10 @@ class UsageError(MsrlError):
     """The command, a flag or an argument is wrong. The command line exits with 2."""
 
 
+class RoomError(UsageError):
+    """A cluster does not have what a deployment needs. If it had it before, it may have it again."""
+
+
 class LoweringError(MsrlError):
     """`Trainer.train` says something outside the loop language."""
 

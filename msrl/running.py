@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from msrl import pipeline
+from msrl.elastic import Elastic
 from msrl.engines.evaluation import Episodes
 from msrl.envs.host import HostEnv
-from msrl.errors import LostError
+from msrl.errors import LostError, MsrlError, RoomError
 from msrl.ir.graph import Stretch, walk
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
@@ -48,6 +49,10 @@ class Stopped(Exception):
     """The run was stopped before it had anything to keep."""
 
 
+class Grown(Exception):
+    """The cluster has room for more instances than the run has, and there is a snapshot to go on from."""
+
+
 class Run:
     def __init__(self, job: Job, path: Path | None, display: Display, stop: Callable[[], bool],
                  opened: Callable[[RunFolder], None], began: float, start: Start | None):
@@ -58,6 +63,8 @@ class Run:
         self.spent = float(rows[-1]["seconds"]) if rows else 0.0  # before this start
         self.resumable = False
         self.losses = 0  # of workers
+        self.elastic = Elastic(job.deployment, lambda deployment: pipeline.check_deployment(
+            deployment, job.base, job.config, job.strict))
         self.chaos = job.chaos  # what is still to go wrong
         self.newest: Checkpoint | None = None  # what there is to go on from
         self.before = self.start.env_steps if self.start else 0  # steps of the present seed that an earlier run made
@@ -71,7 +78,7 @@ class Run:
         self.returns: list[np.ndarray] = []
         self.compile_seconds = self.train_seconds = 0.0
         self.env_steps = 0
-        self.stopped = False
+        self.stopped = self.announced = False
         self.score: float | None = None  # of the newest evaluation or, without any, episodes
         if self.start:
             self.done, self.env_steps = list(self.start.about["done"]), self.start.about["env_steps_done"]
@@ -113,13 +120,29 @@ class Run:
         while True:
             try:
                 return self.attempt(seed, seeds)
-            except LostError as lost:
+            except (LostError, RoomError) as lost:
+                if isinstance(lost, RoomError) and not self.losses:
+                    raise  # it never had what it needs
                 self.losses += 1
                 if self.losses > self.job.restarts:
                     raise
                 self.rewind(lost)
+                time.sleep(min(BACK_OFF * 2 ** (self.losses - 1), MOST_BACK_OFF))  # what took one may take the next
+            except Grown:
+                self.rewind(None)
+            self.fit()
 
-    def rewind(self, lost: LostError) -> None:
+    def fit(self) -> None:
+        """Makes the run as large as the cluster, up to what was asked for."""
+        before = self.elastic.now
+        now = self.elastic.fit()
+        if now != before:
+            what = "actors" if now.actors != before.actors else "learners"
+            self.display.say(f"room         for {getattr(now, what)} {what} ({getattr(self.elastic.asked, what)} were "
+                             "asked for).")
+
+    def rewind(self, lost: MsrlError | None) -> None:
+        """To what was there last, since a worker was lost, or since a host came."""
         self.start, steps = self.newest, self.newest.env_steps if self.newest else 0
         made = max((update.env_steps for update in self.curve[self.earlier:]), default=0) // self.job.config.num_envs
         self.chaos = self.chaos.without(lost.fault if isinstance(lost, Killed) else None, made)
@@ -127,19 +150,19 @@ class Run:
             self.job.base.close()  # those of workers that were in this process; what goes on opens its own
         self.before, self.inherited = steps, self.inherited + steps - self.before
         self.display.say(f"lost         {lost.what} Going on from {steps:,} steps ({self.losses} of "
-                         f"{self.job.restarts} times).")
+                         f"{self.job.restarts} times)." if lost else f"grown        Going on from {steps:,} steps.")
         self.curve = self.curve[:self.reached]
         if self.folder and self.folder.opened:
             self.start, rows = rewound(self.start, self.folder.rows, self.done)
             self.folder.rewind(rows)
-        time.sleep(min(BACK_OFF * 2 ** (self.losses - 1), MOST_BACK_OFF))  # whatever took one may take the next
 
     def attempt(self, seed: int, seeds: int) -> None:
         job = self.job
         program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config,
-                                   deployment=job.deployment, start=self.start,
+                                   deployment=self.elastic.now, start=self.start,
                                    checkpoint_every=job.checkpoint_every if self.folder else 0,
                                    profile=self.profile.room if self.profile else None, chaos=self.chaos)
+        self.elastic.seen(program.workers)
         if self.stop():
             self.stopped = True
             if self.done:
@@ -162,7 +185,7 @@ class Run:
         kept = snapshot(program)
         self.keep(seed, kept)
         self.env_steps += program.env_steps * seeds
-        self.start, self.before = None, 0  # the seeds after it begin at the beginning
+        self.start, self.before, self.announced = None, 0, False  # the seeds after it begin at the beginning
         self.chaos = dataclasses.replace(self.chaos, faults=())  # which have happened, each once
         self.stopped = self.stopped or self.stop()
         with on_host(self.profile, "evaluate"):
@@ -175,6 +198,9 @@ class Run:
         self.returns += [np.asarray(episodes.returns) for episodes in judged]
 
     def announce(self, program: Program) -> None:
+        if self.announced:
+            return
+        self.announced = True
         if self.done:
             self.display.say(f"seed {program.seed}")
             return
@@ -200,7 +226,7 @@ class Run:
         updates = 0
         due = asked = False
         snapshot, before = time.perf_counter(), self.newest
-        waits = False  # for the snapshot that it has asked for: to ask again would put it off
+        waits = growing = False  # for the snapshot that it has asked for: to ask again would put it off
         while True:
             started = time.perf_counter()
             update = next(running, None)
@@ -232,7 +258,11 @@ class Run:
                     self.stopped = True
                     return spent
             elif self.newest is not before:
+                if growing:
+                    raise Grown
                 snapshot, before, waits = time.perf_counter(), self.newest, False
+            elif not waits and self.elastic.could_grow():
+                growing = waits = program.ask_checkpoint()
             elif self.job.deployment.backend != "inline" and self.job.restarts and not waits \
                     and time.perf_counter() - snapshot > SNAPSHOT_SECONDS:
                 waits = program.ask_checkpoint()

@@ -14,6 +14,7 @@ import secrets
 import socket
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ from msrl.backends.schedule import Point
 from msrl.backends.wire import Message
 from msrl.backends.worker import Look, Worker
 from msrl.engines.reference import Reference
-from msrl.errors import LostError, RunError, UsageError
+from msrl.errors import LostError, RoomError, UsageError
 from msrl.runtime.chaos import Fault, Killed
 from msrl.runtime.tracing import Trace
 
@@ -319,20 +320,40 @@ def set_aside(workers: int, hosts: tuple[str, ...]) -> Any:
     there = ray.cluster_resources()
     need, total = workers * CPUS, there.get("CPU", 0.0)
     if total < need:
-        raise UsageError(f"The cluster has {total:g} CPUs, and {workers} workers need {need:g}.",
-                         why=f"Each instance has a process of its own, for which {CPUS:g} CPUs are set aside.",
-                         instead="Use fewer --actors or --learners, or add hosts.")
+        raise RoomError(f"The cluster has {total:g} CPUs, and {workers} workers need {need:g}.",
+                        why=f"Each instance has a process of its own, for which {CPUS:g} CPUs are set aside.",
+                        instead="Use fewer --actors or --learners, or add hosts.")
     known = sorted(name.removeprefix("node:") for name in there if name.startswith("node:") and "__" not in name)
     for host in hosts:
         if host not in known:
-            raise UsageError(f"The cluster has no host {host}.", why=f"It has {', '.join(known)}.",
-                             instead="Use these addresses, or leave the hosts out.")
+            raise RoomError(f"The cluster has no host {host}.", why=f"It has {', '.join(known)}.",
+                            instead="Use these addresses, or leave the hosts out.")
     bundles = [{"CPU": CPUS, **({f"node:{hosts[number % len(hosts)]}": SOME} if hosts else {})}
                for number in range(workers)]
-    group = placement_group(bundles, strategy="SPREAD")
-    if not group.wait(PLACE_SECONDS):
-        remove_placement_group(group)
-        raise RunError(f"The cluster did not set {need:g} CPUs aside within {PLACE_SECONDS:g} seconds.",
-                       why="It has as many, but others hold them, or a host has left.",
-                       instead="Wait until others have finished, add hosts, or use fewer --actors or --learners.")
+    group, began = placement_group(bundles, strategy="SPREAD"), time.perf_counter()
+    while not group.wait(min(1.0, PLACE_SECONDS)):
+        left = ray.cluster_resources().get("CPU", 0.0) < need
+        if left or time.perf_counter() - began > PLACE_SECONDS:
+            remove_placement_group(group)
+            raise LostError("A host left while others were waited for." if left else
+                            f"The cluster did not set {need:g} CPUs aside within {PLACE_SECONDS:g} seconds.",
+                            why="" if left else "It has as many, but others hold them.",
+                            instead="Wait until others have finished, add hosts, or use fewer --actors or --learners.")
     return group
+
+
+def joined() -> bool:
+    return bool(ray.is_initialized())
+
+
+def rooms(address: str | None) -> dict[str, int]:
+    """By host of the cluster, how many workers it can have, whoever holds its CPUs at present."""
+    ours = join_cluster(address, 0)
+    try:
+        found: Counter[str] = Counter()  # a host may have several of Ray's nodes
+        for node in ray.nodes():
+            found[node["NodeManagerAddress"]] += int(node["Resources"].get("CPU", 0.0) / CPUS) if node["Alive"] else 0
+        return +found
+    finally:
+        if ours:
+            ray.shutdown()

@@ -320,7 +320,7 @@ def test_what_others_hold_is_waited_for_and_no_longer(monkeypatch):
         ray_backend.remove_placement_group(held)
     assert str(caught.value) == """\
 The cluster did not set 0.5 CPUs aside within 0.5 seconds.
-It has as many, but others hold them, or a host has left.
+It has as many, but others hold them.
 Wait until others have finished, add hosts, or use fewer --actors or --learners."""
 
 
