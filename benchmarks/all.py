@@ -18,7 +18,7 @@ from benchmarks.plots import ratios_plot
 from benchmarks.ratios import Row
 from benchmarks.report import RESULTS, table
 
-WORKLOADS = ("ppo", "cheetah", "dqn", "sac", "solve")
+WORKLOADS = ("ppo", "cheetah", "original", "dqn", "sac", "solve")
 
 
 def main() -> int:
@@ -42,8 +42,9 @@ def main() -> int:
 def measured(name: str, quick: bool) -> bool:
     began = time.perf_counter()
     done = subprocess.run([sys.executable, "-m", f"benchmarks.bench_{name}", *(["--quick"] if quick else [])])
-    print(f"{name}: {'done' if done.returncode == 0 else 'FAILED'} after {time.perf_counter() - began:.0f} s", flush=True)
-    return done.returncode == 0
+    well = done.returncode == 0
+    print(f"{name}: {'done' if well else 'FAILED'} after {time.perf_counter() - began:.0f} s", flush=True)
+    return well
 
 
 def rows(found: list[dict[str, Any]]) -> list[Row]:

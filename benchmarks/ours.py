@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msrl
+from msrl import pipeline
 from msrl.backends.worker import LOOKS
 from msrl.pipeline import Program, Update
 from msrl.runtime.profile import Profile
@@ -76,7 +77,7 @@ def settle(most: float = 5.0) -> None:
 def profiled(algorithm: Any, env: Any, total_steps: int, **settings: Any) -> dict[str, float]:
     """Where the time of a short run goes, as `msrl train --profile` tells it: the parts of it that each op, the moves
     and the waiting of all instances take. Instances at work at the same time can add up to more than one."""
-    program = msrl.compile(algorithm, env, total_steps=total_steps, profile=200_000, **settings)
+    program = pipeline.compile(algorithm, env, total_steps=total_steps, profile=200_000, **settings)
     for _ in program.run():
         pass
     program.env.close()

@@ -7,9 +7,9 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-from matplotlib import pyplot as plt  # noqa: E402 (after the choice of what draws)
+from matplotlib import pyplot as plt
 
-from benchmarks.ratios import Row  # noqa: E402
+from benchmarks.ratios import Row
 
 
 def ratios_plot(rows: Sequence[Row], path: Path) -> None:

@@ -38,17 +38,17 @@ def ppo(s: dict) -> Peer:
 
 
 def dqn(s: dict) -> Peer:
-    """DQN, one environment, one learning per step: env, batch, hidden, capacity, warmup."""
+    """DQN, one environment, one learning per step: env, batch, hidden, capacity, warmup, quantum."""
     model = stable_baselines3.DQN(
         "MlpPolicy", gymnasium.make(s["env"]), batch_size=s["batch"], buffer_size=s["capacity"], train_freq=1,
         gradient_steps=1, learning_starts=s["warmup"], exploration_initial_eps=0.05, exploration_final_eps=0.05,
         device="cpu", policy_kwargs=dict(net_arch=s["hidden"]))
-    return Peer(model, 2 * s["warmup"])
+    return Peer(model, s["quantum"])
 
 
 def sac(s: dict) -> Peer:
-    """SAC, one environment, one learning per step: env, batch, hidden, capacity, warmup."""
+    """SAC, one environment, one learning per step: env, batch, hidden, capacity, warmup, quantum."""
     model = stable_baselines3.SAC(
         "MlpPolicy", gymnasium.make(s["env"]), batch_size=s["batch"], buffer_size=s["capacity"], train_freq=1,
         gradient_steps=1, learning_starts=s["warmup"], device="cpu", policy_kwargs=dict(net_arch=s["hidden"]))
-    return Peer(model, 2 * s["warmup"])
+    return Peer(model, s["quantum"])
