@@ -18,7 +18,8 @@ from benchmarks.plots import ratios_plot
 from benchmarks.ratios import Row
 from benchmarks.report import RESULTS, table
 
-WORKLOADS = ("ppo", "cheetah", "original", "dqn", "sac", "solve")
+WORKLOADS = ("ppo", "cheetah", "original", "dqn", "sac", "agents", "hops", "ray_hop", "passes", "solve", "crossover",
+             "memory")
 
 
 def main() -> int:

@@ -33,8 +33,8 @@ def measure(effort: Effort, report: Report) -> None:
     stepping = Stepping("EnvPool alone", ENVS)
     state, update = make_epochs(STEPS, EPOCHS, STEPS // MINIBATCH, (64, 64))
     learning = Jitted("learning alone", update, state, STEPS)
-    sb3 = start(report, "SB3", "sb3.ppo", **THEIRS)
-    rllib = start(report, "RLlib", "rllib.ppo", **THEIRS)
+    sb3 = start(report, "SB3", "benchmarks.peers.sb3:ppo", **THEIRS)
+    rllib = start(report, "RLlib", "benchmarks.peers.rllib:ppo", **THEIRS)
     contestants = [each for each in (ours, ahead, stepping, learning, sb3, rllib) if each is not None]
     speeds = alternate(contestants, effort)
     for other, target in ((sb3, 3.0), (rllib, 4.0)):

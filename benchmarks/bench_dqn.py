@@ -19,8 +19,8 @@ SETTINGS = dict(num_envs=1, batch_size=BATCH, hidden=(100,), capacity=CAPACITY, 
 def measure(effort: Effort, report: Report) -> None:
     compiled = Ours("compiled", "dqn", "CartPole-v1", steps=1, passes=2000, warmup=WARMUP, **SETTINGS)
     stepped = Ours("gymnasium", "dqn", "gymnasium:CartPole-v1", steps=1, passes=200, warmup=WARMUP, **SETTINGS)
-    sb3 = start(report, "SB3", "sb3.dqn", env="CartPole-v1", batch=BATCH, hidden=[100], capacity=CAPACITY,
-                warmup=WARMUP, quantum=2 * WARMUP)
+    sb3 = start(report, "SB3", "benchmarks.peers.sb3:dqn", env="CartPole-v1", batch=BATCH, hidden=[100],
+                capacity=CAPACITY, warmup=WARMUP, quantum=2 * WARMUP)
     contestants = [each for each in (compiled, stepped, sb3) if each is not None]
     speeds = alternate(contestants, effort)
     if sb3 is not None:

@@ -34,8 +34,8 @@ def measure(effort: Effort, report: Report) -> None:
                 epochs=S.epochs, minibatches=S.minibatches, learning_rate=S.learning_rate)
     ready = time.perf_counter() - began
     same, pure = by_hand("by hand", hand_ppo), by_hand("PureJaxRL's manner", pure_ppo)
-    sb3 = start(report, "SB3", "sb3.ppo", **SIZES)
-    rllib = start(report, "RLlib", "rllib.ppo", **SIZES)
+    sb3 = start(report, "SB3", "benchmarks.peers.sb3:ppo", **SIZES)
+    rllib = start(report, "RLlib", "benchmarks.peers.rllib:ppo", **SIZES)
     contestants = [each for each in (ours, same, pure, sb3, rllib) if each is not None]
     speeds = alternate(contestants, effort)
     for other, target in ((same, 0.97), (pure, 1.3), (sb3, 8.0), (rllib, 30.0)):

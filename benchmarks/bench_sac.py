@@ -65,8 +65,8 @@ def _time(function, argument) -> float:
 
 def measure(effort: Effort, report: Report) -> None:
     ours = Ours("ours", "sac", f"gymnasium:{ENV}", steps=1, passes=50, warmup=WARMUP, **SETTINGS)
-    sb3 = start(report, "SB3", "sb3.sac", env=ENV, batch=BATCH, hidden=[WIDTH, WIDTH], capacity=CAPACITY,
-                warmup=WARMUP, quantum=WARMUP // 2)
+    sb3 = start(report, "SB3", "benchmarks.peers.sb3:sac", env=ENV, batch=BATCH, hidden=[WIDTH, WIDTH],
+                capacity=CAPACITY, warmup=WARMUP, quantum=WARMUP // 2)
     contestants = [each for each in (ours, sb3) if each is not None]
     speeds = alternate(contestants, effort)
     if sb3 is not None:

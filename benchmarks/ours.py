@@ -27,6 +27,7 @@ class Ours:
         self.recipe = dict(algorithm=algorithm, env=env, deployment=deployment,
                            total_steps=warmup + steps * passes * LOOKS, **settings)
         self.looks_per_second = 0.0
+        self.worked: list[float] = []  # steps per second of CPU time, turn by turn
         self.program, self.updates, self.looks = self._begin()
 
     def turn(self, seconds: float) -> float:
@@ -34,15 +35,22 @@ class Ours:
             self.close()
             self.program, self.updates, self.looks = self._begin()
         self._look()
-        began, first, before = time.perf_counter(), self.looks, self._passes()
+        began, worked, first, before = time.perf_counter(), time.process_time(), self.looks, self._passes()
         while self.looks == first or time.perf_counter() - began < seconds:
             self._look()
         taken = time.perf_counter() - began
         self.looks_per_second = (self.looks - first) / taken
-        speed = (self._passes() - before) * self.steps / taken
+        made = (self._passes() - before) * self.steps
+        self.worked.append(made / (time.process_time() - worked))
         if len(self.program.workers) > 1:
             settle()
-        return speed
+        return made / taken
+
+    @property
+    def messages(self) -> float:
+        """Sent for a thousand environment steps."""
+        sent = sum(worker.outbox.sent for worker in self.program.workers)
+        return 1000 * sent / (self.warmup + self._passes() * self.steps)
 
     def close(self) -> None:
         self.updates.close()

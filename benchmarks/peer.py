@@ -21,7 +21,7 @@ def interpreter() -> Path:
 
 
 class Peer:
-    """`kind` names what serve.py serves, and `settings` are for it."""
+    """`kind`: the module and function that make it, as benchmarks/peers/serve.py takes them, with `settings`."""
 
     def __init__(self, name: str, kind: str, settings: dict[str, Any]):
         self.home = tempfile.TemporaryDirectory()  # what peers leave in a home folder goes with them
@@ -31,7 +31,7 @@ class Peer:
             env={**os.environ, "HOME": self.home.name})
         hello = self._answer()  # after its warm-up
         self.name, self.quantum, self.speed = f"{name} {hello['version']}", hello["quantum"], hello["speed"]
-        self.about = hello["about"]
+        self.threads = hello["threads"]
 
     def turn(self, seconds: float) -> float:
         """At least one quantum, which is what the peer does between two of its own updates."""
@@ -44,16 +44,17 @@ class Peer:
         return self.speed
 
     def close(self) -> None:
-        assert self.process.stdin is not None
+        assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
         self.process.wait()
+        self.process.stdout.close()
         self.home.cleanup()
 
     def _answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            self.process.wait()
+            self.close()
             raise EOFError("it ended")
         return json.loads(line)
 

@@ -4,6 +4,7 @@ On two cores that is its fastest arrangement at these sizes; `runners` gives the
 """
 
 import ray
+import torch
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 
@@ -19,6 +20,9 @@ class Peer:
         for _ in range(updates):
             self.algorithm.train()
         return updates * self.quantum
+
+    def threads(self, count: int) -> None:
+        torch.set_num_threads(count)
 
     def close(self) -> None:
         self.algorithm.stop()

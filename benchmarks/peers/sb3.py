@@ -1,4 +1,4 @@
-"""Stable-Baselines3 with sizes of our choosing. A peer has `version`, `quantum`, `run(steps)` → steps, and `close`.
+"""Stable-Baselines3 with sizes of our choosing.
 
 What SB3 would log is left out, which is to its advantage.
 """
@@ -22,6 +22,9 @@ class Peer:
         before = self.model.num_timesteps
         self.model.learn(steps, log_interval=NEVER, reset_num_timesteps=False)
         return self.model.num_timesteps - before
+
+    def threads(self, count: int) -> None:
+        torch.set_num_threads(count)
 
     def close(self) -> None:
         self.model.env.close()

@@ -1,7 +1,10 @@
-"""Runs a peer on demand: `python -m benchmarks.peers.serve KIND SETTINGS`, in the peers' environment.
+"""Runs a peer on demand: `python -m benchmarks.peers.serve MODULE:FUNCTION SETTINGS`, in the peers' environment.
+
+The function makes a peer: it has a `version`, a `quantum`, `run(steps)`, which gives how many steps it made,
+`threads(count)`, which says how many to compute with, and `close`.
 
 Standard input and output are lines of JSON. First it says what it is, once it is warm:
-    {"version": ..., "quantum": steps between two of its updates, "speed": steps/s so far, "about": what it chose}
+    {"version": ..., "quantum": steps between two of its updates, "speed": steps/s, "threads": as many as suit it}
 then for every {"run": steps} it answers {"steps": as many as it made, "seconds": time}. It ends with its input. What
 libraries print goes to standard error. It needs nothing of MSRL.
 """
@@ -11,8 +14,6 @@ import json
 import os
 import sys
 import time
-
-import torch
 
 
 def main() -> None:
@@ -24,18 +25,18 @@ def main() -> None:
         out.write(json.dumps(what) + "\n")
         out.flush()
 
-    module, _, maker = kind.partition(".")
-    peer = getattr(importlib.import_module(f"benchmarks.peers.{module}"), maker)(settings)
+    module, _, maker = kind.partition(":")
+    peer = getattr(importlib.import_module(module), maker)(settings)
     speeds = {}
     peer.run(peer.quantum)
     for threads in (1, os.cpu_count() or 1):  # small networks are often faster with one: it gets what suits it
-        torch.set_num_threads(threads)
+        peer.threads(threads)
         began = time.perf_counter()
         made = peer.run(peer.quantum)
         speeds[threads] = made / (time.perf_counter() - began)
     best = max(speeds, key=speeds.__getitem__)
-    torch.set_num_threads(best)
-    say(version=peer.version, quantum=peer.quantum, speed=speeds[best], about=f"{best} threads of torch")
+    peer.threads(best)
+    say(version=peer.version, quantum=peer.quantum, speed=speeds[best], threads=best)
     for line in sys.stdin:
         began = time.perf_counter()
         made = peer.run(json.loads(line)["run"])
