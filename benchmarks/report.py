@@ -57,7 +57,8 @@ class Company:
 
     def share(self) -> float:
         cores = (time.perf_counter() - self.began) * (os.cpu_count() or 1)
-        return max(0.0, (_busy() - self.busy) - (_own() - self.own)) / cores
+        share = (_busy() - self.busy - (_own() - self.own)) / cores
+        return min(1.0, max(0.0, share))  # the system counts in hundredths of a second
 
 
 def _busy() -> float:
