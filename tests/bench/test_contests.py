@@ -91,6 +91,18 @@ def test_a_command_writes_what_it_found(results, monkeypatch, capsys):
     assert (results / "performance.png").stat().st_size > 1000
 
 
+def test_the_page_gets_the_report_and_the_plots(results, tmp_path):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "performance.md").write_text(f"before {everything.BEGIN} old {everything.END} after")
+    (results / "one.png").write_bytes(b"plot")
+    for text in ("new", "newer"):
+        everything.publish(text, docs)
+    assert (docs / "performance.md").read_text() == \
+        f"before {everything.BEGIN}\n\nnewer\n{everything.END} after"
+    assert (docs / "plots" / "one.png").read_bytes() == b"plot"
+
+
 def test_a_workload_that_fails_is_named_and_the_rest_goes_on(results, monkeypatch, capsys):
     (results / "thing.json").write_text(json.dumps(dict(
         name="thing", rows=[dict(workload="a", against="b", ours="2", theirs="1", ratio=2.0, low=2.0, high=2.0)],
