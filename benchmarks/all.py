@@ -3,8 +3,8 @@
 python -m benchmarks.all [--quick] [--only ppo dqn ...] [--report] [--docs]
 
 Writes benchmarks/results/performance.json, .md and .png. A workload that fails is named at the end, and the others are
-measured all the same; a peer that is not installed is left out, and the report says so. `--report` measures nothing, and
-makes the report anew of what is there. `--docs` puts the report into docs/performance.md, with its plots.
+measured all the same; a peer that is not installed is left out, and the report says so. `--report` measures nothing,
+and makes the report anew of what is there. `--docs` puts the report into docs/performance.md, with its plots.
 """
 
 import argparse
