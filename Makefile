@@ -5,7 +5,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 export PIP_NO_WARN_CONFLICTS = 1
 
-.PHONY: help train test check verify learn bench soak clean
+.PHONY: help train test check verify learn bench peers soak clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -33,18 +33,17 @@ learn: .venv/dev  ## the learning bars, three seeds each, in one place and sprea
 	$(BIN)/python -m benchmarks.learn --spread local async coarse fine multi
 	XLA_FLAGS=--xla_force_host_platform_device_count=4 PJRT_NPROC=8 $(BIN)/python -m benchmarks.learn --spread devices
 
-bench: .venv/dev  ## speed, as ratios measured in one run
-	$(BIN)/python -m benchmarks.bench_ppo
-	$(BIN)/python -m benchmarks.bench_solve
-	$(BIN)/python -m benchmarks.bench_replay
-	$(BIN)/python -m benchmarks.bench_passes
+bench: .venv/dev .venv-peers/done  ## speed against peers, as ratios measured in one run (some two hours on two cores)
+	$(BIN)/python -m benchmarks.all --docs
+
+peers: .venv-peers/done  ## the environment of the libraries that `make bench` compares with (2 GB)
 
 MINUTES ?= 30
 soak: .venv/dev  ## runs with faults at random points, MINUTES=30 on each backend: they finish, learn and leave nothing behind
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
 
 clean:  ## forget the environment and all caches
-	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf .venv .venv-peers build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 
 .venv/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "msrl needs Python 3.11 or newer")'
@@ -58,3 +57,8 @@ clean:  ## forget the environment and all caches
 .venv/dev: .venv/pip pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[dev]'
 	@touch $@ .venv/core
+
+.venv-peers/done: benchmarks/peers/requirements.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@

@@ -1,41 +1,21 @@
 """What each pass of the optimiser buys: the same program with it and without it, alternating in one run.
 
-python -m benchmarks.bench_passes [--rounds 15] [--seconds 1.0] [--only overlap ...]
+python -m benchmarks.bench_passes [--rounds 15] [--seconds 1] [--quick]
 
-A round runs each of the two for about `--seconds`; which goes first alternates. Ratios are of environment steps per
-second, on over off, as median and quartiles over the rounds; once by the clock, and once by the CPU time of this
-process, which others on the machine disturb less, and which overlap does not save. Both programs live through the whole
-run, so that nothing is compiled twice. Between its turns, a program on threads is at rest after the pass it is in.
-fuse-instances is also held against one shard in a program of its own: that is, against shards as so many programs.
+Ratios are of environment steps per second, on over off: by the clock, and by the CPU time of this process, which others
+on the machine disturb less, and which overlap does not save. Both programs live through the whole run, so that nothing
+is compiled twice. fuse-instances is also held against one shard in a program of its own, that is, against shards as so
+many programs; and it is workload 8: what 8 shards cost as one batch, of what they cost one after another.
 """
 
-import argparse
-import statistics
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
 import msrl
-from msrl.algorithms import load
-from msrl.backends.worker import LOOKS
-from msrl.passes import NAMES
-
-PPO: Any = load("ppo")
-
-
-class Rollouts(PPO):
-    """PPO that never learns: what is left is what the shards do."""
-
-    def train(self, msrl):
-        obs = msrl.env_reset()
-        for _ in range(self.config.updates):
-            for _ in range(self.config.rollout):
-                act = msrl.agent_act(obs)
-                step = msrl.env_step(act.action)
-                msrl.replay_buffer_insert(obs=obs, action=act.action, log_prob=act.log_prob, reward=step.reward,
-                                          terminated=step.terminated, done=step.done, final_obs=step.final_obs)
-                obs = step.obs
-            msrl.report(reward=msrl.replay_buffer_sample().reward.mean())
+from benchmarks.ours import Ours
+from benchmarks.ratios import Effort, alternate, compare
+from benchmarks.report import Report, command
+from benchmarks.rollouts import Rollouts
 
 
 @dataclass(frozen=True)
@@ -66,62 +46,35 @@ CASES = (
 )
 
 
-class Running:
-    """A program under way."""
+def measure_case(case: Case, effort: Effort, report: Report) -> None:
+    print(f"  {case.switch}: {case.title}", flush=True)
 
-    def __init__(self, case: Case, passes: str, **other: Any):
-        self.program = msrl.compile(
-            case.algorithm, case.env, total_steps=case.steps * case.passes * LOOKS, **{**case.settings, **other},
-            deployment=msrl.Deployment(**case.deployment, passes=passes))
-        self.updates = self.program.run()
-        self.steps = 0
-        self.turn(0)
+    def program(name: str, passes: str, settings: dict[str, Any], steps: int = case.steps) -> Ours:
+        return Ours(name, case.algorithm, case.env, steps=steps, passes=case.passes, **settings,
+                    deployment=msrl.Deployment(**case.deployment, passes=passes))
 
-    def turn(self, seconds: float) -> tuple[float, float]:
-        """Environment steps per second: by the clock, and by CPU time."""
-        began, worked, before = time.perf_counter(), time.process_time(), self.steps
-        while True:
-            self.steps = next(self.updates).env_steps
-            taken, work = time.perf_counter() - began, time.process_time() - worked
-            if taken >= seconds and self.steps > before:
-                return (self.steps - before) / taken, (self.steps - before) / work
-
-    @property
-    def messages(self) -> float:
-        """Sent for a thousand environment steps."""
-        return 1000 * sum(worker.outbox.sent for worker in self.program.workers) / max(1, self.steps)
-
-
-def measure(case: Case, rounds: int, seconds: float) -> None:
-    print(f"{case.switch}: {case.title}", flush=True)
-    running = {sign: Running(case, f"{sign}{case.switch}") for sign in "+-"}
-    if case.alone:
-        running["alone"] = Running(case, "", **case.alone)
-    speeds: dict[str, list[tuple[float, float]]] = {sign: [] for sign in running}
-    for number in range(rounds):
-        for sign in running if number % 2 else reversed(running):
-            speeds[sign].append(running[sign].turn(seconds))
-    for other in list(running)[1:]:
-        for at, by in enumerate(("by the clock", "by CPU time")):
-            ratios = [on[at] / off[at] for on, off in zip(speeds["+"], speeds[other], strict=True)]
-            low, _, high = statistics.quantiles(ratios, n=4)
-            on, off = (statistics.median(speed[at] for speed in speeds[sign]) / 1000 for sign in ("+", other))
-            print(f"  {by}: ratio {statistics.median(ratios):.2f} (quartiles {low:.2f} to {high:.2f}); "
-                  f"on {on:.1f} k steps/s, {'off' if other == '-' else other} {off:.1f} k", flush=True)
-    if len(running["+"].program.workers) > 1:
-        print(f"  messages for a thousand steps: on {running['+'].messages:.1f}, off {running['-'].messages:.1f}")
+    on, off = (program(sign, f"{sign}{case.switch}", case.settings) for sign in "+-")
+    settings = {**case.settings, **case.alone}
+    alone = [program("alone", "", settings, settings["num_envs"] * settings["rollout"])] if case.alone else []
+    speeds = alternate([on, off, *alone], effort)
+    name = f"{case.switch}: {case.title}"
+    report.add(compare(name, "without it", speeds["+"], speeds["-"]),
+               compare(name, "without it, by CPU time", on.worked[1:], off.worked[1:]))  # the first is the warm-up
+    if alone:
+        costs = [[1e6 / speed for speed in speeds[sign]] for sign in "+-"]
+        report.add(compare(name, "so many programs of one shard", speeds["+"], speeds["alone"]),
+                   compare(f"{case.title}, as one batch", "one after another", *costs, 0.35, unit="µs/step",
+                           at_least=False))
+    if len(on.program.workers) > 1:
+        report.limit(f"{name}: {on.messages:.1f} messages for a thousand steps, and {off.messages:.1f} without it.")
+    for each in (on, off, *alone):
+        each.close()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
-    options = parser.parse_args()
+def measure(effort: Effort, report: Report) -> None:
     for case in CASES:
-        if case.switch in options.only:
-            measure(case, options.rounds, options.seconds)
+        measure_case(case, effort, report)
 
 
 if __name__ == "__main__":
-    main()
+    command("passes", measure, __doc__, Effort(rounds=15, seconds=1.0))

@@ -1,65 +1,51 @@
-"""PPO CartPole as one compiled program against the hand-written one, alternating in one run.
+"""Workload 1: PPO on CartPole as one compiled program, with 64 environments × 128 steps, 4 epochs × 4 minibatches.
 
-python -m benchmarks.bench_ppo [--rounds 100] [--updates 2]
+python -m benchmarks.bench_ppo [--rounds 9] [--seconds 2] [--quick]
+
+Networks are 64-64. Against the same mathematics written by hand (hand_ppo.py), a fused script in PureJaxRL's manner
+(pure_ppo.py), Stable-Baselines3 and RLlib. What limits it is found by timing its parts as programs of their own.
 """
 
-import argparse
-import statistics
 import time
 
 import jax
 
-import msrl
-from benchmarks.hand_ppo import Settings, make
+from benchmarks import hand_ppo, pure_ppo
+from benchmarks.ours import Ours, shares
+from benchmarks.parts import ppo_parts
+from benchmarks.peer import start
+from benchmarks.ratios import Effort, Jitted, alternate, compare
+from benchmarks.report import Report, command
+
+NAME = "PPO CartPole, one program"
+S = hand_ppo.Settings(updates=10_000)
+SIZES = dict(env="CartPole-v1", envs=S.envs, rollout=S.rollout, epochs=S.epochs, hidden=[64, 64],
+             minibatch=S.envs * S.rollout // S.minibatches)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--updates", type=int, default=2, help="updates per round and program")
-    options = parser.parse_args()
-    if options.rounds > 198:
-        parser.error("at most 198 rounds: a run lets the host look 200 times, and each round takes a look")
-    settings = Settings(updates=(options.rounds + 2) * options.updates)
-    steps = settings.envs * settings.rollout
+def by_hand(name: str, module) -> Jitted:
+    init, update = module.make(S)
+    return Jitted(name, update, init(jax.random.key(0)), S.envs * S.rollout)
 
-    init, update = make(settings)
-    state, _ = update(init(jax.random.key(0)))
-    jax.block_until_ready(state)
 
-    program = msrl.compile("ppo", "CartPole-v1", total_steps=steps * settings.updates, num_envs=settings.envs,
-                           rollout=settings.rollout, epochs=settings.epochs, minibatches=settings.minibatches)
-    run = program.run()
-    done = next(run).env_steps
-
-    ratios, ours_all, hand_all = [], [], []
-    for number in range(options.rounds):
-        def hand() -> float:
-            nonlocal state
-            began = time.perf_counter()
-            for _ in range(options.updates):
-                state, metrics = update(state)
-            jax.block_until_ready((state, metrics))
-            return options.updates * steps / (time.perf_counter() - began)
-
-        def ours() -> float:
-            nonlocal done
-            began, before = time.perf_counter(), done
-            while done - before < options.updates * steps:
-                done = next(run).env_steps
-            return (done - before) / (time.perf_counter() - began)
-
-        first, second = (hand, ours) if number % 2 else (ours, hand)
-        speeds = {first.__name__: first(), second.__name__: second()}
-        ours_all.append(speeds["ours"])
-        hand_all.append(speeds["hand"])
-        ratios.append(speeds["ours"] / speeds["hand"])
-        print(f"round {number + 1:2d}: ours {speeds['ours'] / 1e3:6.1f} k steps/s, by hand "
-              f"{speeds['hand'] / 1e3:6.1f} k, ratio {ratios[-1]:.3f}", flush=True)
-    low, _, high = statistics.quantiles(ratios, n=4)
-    print(f"median ratio {statistics.median(ratios):.3f} (quartiles {low:.3f} to {high:.3f}); target 0.97; "
-          f"ours {statistics.median(ours_all) / 1e3:.1f} k, by hand {statistics.median(hand_all) / 1e3:.1f} k steps/s")
+def measure(effort: Effort, report: Report) -> None:
+    began = time.perf_counter()
+    ours = Ours("ours", "ppo", "CartPole-v1", steps=S.envs * S.rollout, passes=4, num_envs=S.envs, rollout=S.rollout,
+                epochs=S.epochs, minibatches=S.minibatches, learning_rate=S.learning_rate)
+    ready = time.perf_counter() - began
+    same, pure = by_hand("by hand", hand_ppo), by_hand("PureJaxRL's manner", pure_ppo)
+    sb3 = start(report, "SB3", "benchmarks.peers.sb3:ppo", **SIZES)
+    rllib = start(report, "RLlib", "benchmarks.peers.rllib:ppo", **SIZES)
+    contestants = [each for each in (ours, same, pure, sb3, rllib) if each is not None]
+    speeds = alternate(contestants, effort)
+    for other, target in ((same, 0.97), (pure, 1.3), (sb3, 8.0), (rllib, 30.0)):
+        if other is not None:
+            report.add(compare(NAME, other.name, speeds["ours"], speeds[other.name], target))
+    for each in contestants:
+        each.close()
+    report.limit(f"{NAME}: {shares(ppo_parts(S))} of an update, each as a program of its own; "
+                 f"{ready:.1f} s until the first update, most of it compiling.")
 
 
 if __name__ == "__main__":
-    main()
+    command("ppo", measure, __doc__)

@@ -1,6 +1,6 @@
-"""What a message between two Ray workers costs, against a bare actor call of the same bytes.
+"""Workload 7, on Ray: what a message between two workers costs, against a bare actor call of the same bytes.
 
-    python -m benchmarks.bench_ray_hop
+    python -m benchmarks.bench_ray_hop [--rounds 8] [--quick]
 
 A value goes from one actor to another and back. `bare`: a method that returns its argument, called with `ray.get`.
 `msrl`: what instances do at each step of a finely cut loop: pack, send, deliver, wake the thread that waits, unpack;
@@ -8,8 +8,6 @@ and the same again on the way back. `channel`: the same bytes through two of Ray
 compiled graphs are made of. Rounds of the three alternate in one run, so that all see the same machine.
 """
 
-import json
-import sys
 import threading
 import time
 from typing import Any
@@ -20,6 +18,8 @@ import numpy as np
 import ray
 from ray.experimental.channel.shared_memory_channel import Channel
 
+from benchmarks.ratios import Effort, compare
+from benchmarks.report import Report, command
 from msrl.api import Record
 from msrl.backends.mail import Address, Mailbox
 from msrl.backends.ray_backend import join_cluster
@@ -29,7 +29,7 @@ from msrl.ir.placed import Move
 THERE, BACK = Move("t.1", "env", "actor", "gather", 0), Move("t.2", "actor", "env", "scatter", 0)
 ROOM = 2_000_000  # bytes that a channel holds
 ROWS = {"1 kB": 64, "100 kB": 6400, "1 MB": 64000}  # of four numbers each
-TRIPS, ROUNDS = 100, 8
+TRIPS = 100
 
 
 @ray.remote(concurrency_groups={"inbox": 1, "work": 1})
@@ -110,7 +110,7 @@ def _tree() -> Any:
     return jax.tree.structure(Record(x=0))
 
 
-def main() -> int:
+def measure(effort: Effort, report: Report) -> None:
     join_cluster(None, 4)
     for title, rows in ROWS.items():
         ends = env, actor = End.remote(), End.remote()
@@ -118,8 +118,8 @@ def main() -> int:
         ray.get([env.settle.remote(actor, there, rows), actor.settle.remote(env, here, rows)])
         there, back = ray.get([env.open.remote(env, actor), actor.open.remote(actor, env)])
         ray.get([actor.listen.remote(there), env.listen.remote(back)])
-        times: dict[str, list[float]] = {"bare": [], "msrl": [], "channel": []}
-        for number in range(ROUNDS + 1):
+        medians: dict[str, list[float]] = {"bare": [], "msrl": [], "channel": []}  # microseconds, by round
+        for number in range(effort.rounds + 1):
             bare = ray.get(env.bare_trips.remote(TRIPS))
             ray.get(actor.answer.remote(TRIPS))
             ours = ray.get(env.trips.remote(TRIPS))
@@ -127,17 +127,15 @@ def main() -> int:
             channel = ray.get(env.channel_trips.remote(TRIPS))
             if number:  # the first warms up
                 for name, spent in (("bare", bare), ("msrl", ours), ("channel", channel)):
-                    times[name] += spent
-        medians = {name: float(np.median(column)) for name, column in times.items()}
-        sys.stdout.write(json.dumps({
-            "bytes": title, **{f"{name}_us": round(median * 1e6) for name, median in medians.items()},
-            "msrl_to_bare": round(medians["msrl"] / medians["bare"], 2),
-            "channel_to_bare": round(medians["channel"] / medians["bare"], 2)}) + "\n")
+                    medians[name].append(float(np.median(spent)) * 1e6)
+        report.add(compare(f"a round trip of {title} between Ray workers", "a bare actor call", medians["msrl"],
+                           medians["bare"], 1.5, unit="µs", at_least=False),
+                   compare(f"a round trip of {title} between Ray workers", "Ray's shared-memory channels",
+                           medians["msrl"], medians["channel"], unit="µs"))
         for end in ends:
             ray.kill(end)
     ray.shutdown()
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command("ray_hop", measure, __doc__, Effort(rounds=8))

@@ -1,0 +1,55 @@
+"""Workload 2: PPO on EnvPool's HalfCheetah, coarse on threads, 64 environments and SB3's usual sizes for MuJoCo.
+
+python -m benchmarks.bench_cheetah [--rounds 7] [--seconds 3] [--quick]
+
+An update has SB3's 2048 steps, 32 of each environment; 10 epochs in minibatches of 64; 64-64 networks. Against SB3 and
+RLlib with Gymnasium's environments, which is what they have. The bound is what the environments alone and the learning
+alone, written by hand, would take one after another; where actors act while the learner learns (+overlap), the longer
+of the two.
+"""
+
+import msrl
+from benchmarks.hand_epochs import Stepping, make_epochs
+from benchmarks.ours import Ours, profiled, shares
+from benchmarks.peer import start
+from benchmarks.ratios import Effort, Jitted, alternate, compare
+from benchmarks.report import Report, command
+
+NAME, ENV = "PPO HalfCheetah, coarse on threads", "envpool:HalfCheetah-v4"
+ENVS, ROLLOUT, EPOCHS, MINIBATCH = 64, 32, 10, 64
+STEPS = ENVS * ROLLOUT
+SIZES = dict(num_envs=ENVS, rollout=ROLLOUT, epochs=EPOCHS, minibatches=STEPS // MINIBATCH, hidden=(64, 64),
+             learning_rate=3e-4, anneal=False, gae_lambda=0.95, entropy_coef=0.0)
+THEIRS = dict(env="HalfCheetah-v5", envs=ENVS, rollout=ROLLOUT, epochs=EPOCHS, minibatch=MINIBATCH, hidden=[64, 64])
+
+
+def coarse(passes: str = "") -> msrl.Deployment:
+    return msrl.Deployment("single-learner-coarse", "threads", passes=passes)
+
+
+def measure(effort: Effort, report: Report) -> None:
+    ours = Ours("ours", "ppo", ENV, steps=STEPS, passes=2, deployment=coarse(), **SIZES)
+    ahead = Ours("ours with overlap", "ppo", ENV, steps=STEPS, passes=2, deployment=coarse("+overlap"), **SIZES)
+    stepping = Stepping("EnvPool alone", ENVS)
+    state, update = make_epochs(STEPS, EPOCHS, STEPS // MINIBATCH, (64, 64))
+    learning = Jitted("learning alone", update, state, STEPS)
+    sb3 = start(report, "SB3", "benchmarks.peers.sb3:ppo", **THEIRS)
+    rllib = start(report, "RLlib", "benchmarks.peers.rllib:ppo", **THEIRS)
+    contestants = [each for each in (ours, ahead, stepping, learning, sb3, rllib) if each is not None]
+    speeds = alternate(contestants, effort)
+    for other, target in ((sb3, 3.0), (rllib, 4.0)):
+        if other is not None:
+            report.add(compare(NAME, other.name, speeds["ours"], speeds[other.name], target))
+    both = list(zip(speeds[stepping.name], speeds[learning.name], strict=True))
+    in_turn, longer = [1 / (1 / a + 1 / b) for a, b in both], [min(each) for each in both]
+    report.add(compare(NAME, "the bound: EnvPool alone, then learning alone", speeds["ours"], in_turn, 0.9),
+               compare(f"{NAME}, +overlap", "the bound: the slower of both", speeds["ours with overlap"], longer),
+               compare(f"{NAME}, +overlap", "ours without", speeds["ours with overlap"], speeds["ours"]))
+    for each in contestants:
+        each.close()
+    parts = profiled("ppo", ENV, 40 * STEPS, deployment=coarse(), **SIZES)
+    report.limit(f"{NAME}: {shares(parts)} of the time.")
+
+
+if __name__ == "__main__":
+    command("cheetah", measure, __doc__, Effort(rounds=7, seconds=3.0))
