@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import jax
 import ray
+from ray import _raylet
 from ray._private import ray_constants
 from ray.exceptions import ObjectLostError, RayActorError
 from ray.util.placement_group import placement_group, remove_placement_group
@@ -39,6 +40,8 @@ from msrl.runtime.tracing import Trace
 CPUS = 0.5  # per worker: instances wait for one another most of the time
 PLACE_SECONDS = 60.0  # for a cluster to set aside what it has, if others hold it
 NEWS_SECONDS = 5.0  # until a process that died is known to have died
+TOKEN = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")  # where Ray looks for it
+OWN = "MSRL_OWN_TOKEN"  # that the above are ours to take away
 SOME = 0.001  # of a host's own resource, of which there is 1: enough to be placed there
 
 
@@ -172,7 +175,7 @@ class RayBackend:
             if group is not None:
                 remove_placement_group(group)
             if ours:
-                ray.shutdown()
+                leave_cluster()
 
     def _host(self, group: Any, number: int) -> Any:
         place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=number)
@@ -303,8 +306,31 @@ def join_cluster(address: str | None, workers: int) -> bool:
     return True
 
 
+def leave_cluster() -> None:
+    ray.shutdown()
+    if os.environ.pop(OWN, None):
+        for name in TOKEN:
+            del os.environ[name]
+        read_token()
+
+
+def take_token() -> None:
+    """Gives the cluster that is started next a token of its own, unless the user has said how to do without."""
+    if TOKEN[0] not in os.environ and hasattr(_raylet, "AuthenticationTokenLoader"):  # which older versions have not
+        os.environ.update({OWN: "1", TOKEN[0]: "token", TOKEN[1]: secrets.token_hex(32)})
+        read_token()
+
+
+def read_token() -> None:
+    """Ray has read these variables when it was imported."""
+    _raylet.AuthenticationTokenLoader.instance().reset_cache()
+    _raylet.Config.initialize("")
+
+
 def start_cluster(cpus: int, quiet: dict[str, Any]) -> None:
-    """One for this process only. It listens on loopback, since whoever reaches a cluster can run code in it."""
+    """One for this process only. It listens on loopback and asks for a token, since whoever reaches a cluster can run
+    code in it."""
+    take_token()
     # Ray replaces loopback by an address that others can reach, unless it is told that there is no cluster.
     before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
@@ -356,4 +382,4 @@ def rooms(address: str | None) -> dict[str, int]:
         return +found
     finally:
         if ours:
-            ray.shutdown()
+            leave_cluster()

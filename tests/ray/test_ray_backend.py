@@ -43,7 +43,8 @@ def session():
         patch.setattr(ray_backend.os, "cpu_count", lambda: CPUS)
         assert ray_backend.join_cluster(None, workers=1)
     yield
-    ray.shutdown()
+    ray_backend.leave_cluster()
+    assert not {*ray_backend.TOKEN} & os.environ.keys()
 
 
 def hosts_of_workers() -> list[psutil.Process]:
@@ -330,6 +331,13 @@ def test_a_session_of_ones_own_is_out_of_reach_for_others():
                  for line in process.net_connections("tcp") if line.status == psutil.CONN_LISTEN]
     assert len(listening) >= 3  # of Ray's own processes alone
     assert {address.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    address, token = ray.get_runtime_context().gcs_address, {name: os.environ[name] for name in ray_backend.TOKEN}
+    stranger = {name: value for name, value in os.environ.items() if name not in token}
+    for known, joins in (({}, False), ({**token, "RAY_AUTH_TOKEN": "a guess"}, False), (token, True)):
+        ask = f"from ray._raylet import GcsClient; GcsClient({address!r}).internal_kv_keys(b'', None)"
+        done = subprocess.run([sys.executable, "-c", ask], capture_output=True, check=False, env={
+            **stranger, **known, "RAY_gcs_rpc_server_reconnect_timeout_s": "2"})
+        assert (done.returncode == 0) == joins, done.stderr
 
 
 # -- from a shell ----------------------------------------------------------------------------------------------------
