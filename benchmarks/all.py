@@ -23,7 +23,7 @@ from benchmarks.report import RESULTS, table
 DOCS = Path(__file__).parents[1] / "docs"
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 WORKLOADS = ("ppo", "cheetah", "original", "dqn", "sac", "agents", "hops", "ray_hop", "passes", "solve", "crossover",
-             "memory")
+             "memory", "shaky")
 
 
 def main() -> int:

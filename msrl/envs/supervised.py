@@ -22,6 +22,7 @@ from msrl.envs.batch import Batch
 from msrl.errors import EnvError
 
 TRIES = 5  # of one step
+WAYS_BACK = 50  # to where it was before that: many steps, any of which may fail by chance, though each went well once
 
 log = logging.getLogger("msrl.envs")
 
@@ -82,19 +83,24 @@ class Supervised(Handle):
         self._leave()
 
     def _try(self, work: Callable[[], Any], again: Callable[[], None]) -> Any:
-        problem: Exception | None = None
-        for number in range(TRIES):
+        tries, problem = {"step": TRIES, "way back": WAYS_BACK}, None
+        while min(tries.values()):
+            doing = "step"
             try:
-                if number:
+                if problem is not None:
+                    doing = "way back"
                     self._in_time(again, patient=True)
+                    doing = "step"
                 return self._in_time(work)
             except Exception as error:  # whatever an environment raises
                 self.failures, problem = self.failures + 1, error
+                tries[doing] -= 1
                 log.warning("An environment failed (%s: %s); it is replaced.", type(error).__name__, error)
                 if not isinstance(error, TimeoutError):  # to close one that hangs might hang, too
                     with contextlib.suppress(Exception):
                         self.batch.close()
-        raise EnvError(f"An environment failed {TRIES} times in a row at the same step.",
+        many = TRIES if not tries["step"] else WAYS_BACK
+        raise EnvError(f"An environment failed {many} times in a row at the same step.",
                        why=f"The last time it raised {type(problem).__name__}: {problem}",
                        instead="What fails every time is not mended by another try: see the traceback.") from problem
 

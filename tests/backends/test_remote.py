@@ -138,7 +138,8 @@ def test_actors_that_nobody_waits_for(max_lag):
 
 @pytest.mark.parametrize("max_lag", [None, 0])
 def test_learners_that_do_not_wait_for_one_another(max_lag):
-    program = away(Steady, Corridor(), "central-async", 1, 4, max_lag=max_lag, learner_shards=4, **STEADY)
+    program = away("impala", "CartPole-v1", "central-async", 1, 4, max_lag=max_lag, learner_shards=4, num_envs=8,
+                   shards=4, rollout=4, total_steps=640, hidden=(8,))
     updates = list(program.run())
     last = updates[-1].accounts
     assert last["produced"] == program.env_steps == 640 and last["in_flight"] == 0
