@@ -40,9 +40,9 @@ class Watch(Display):
 
     def update(self, state: State) -> None:
         if self.lost is not None:
-            self.seconds, self.steps = time.perf_counter() - self.lost, self.reached - state.before
+            self.seconds, self.steps = time.perf_counter() - self.lost, max(0, self.reached - state.before)
             self.lost = None
-        self.reached = state.env_steps
+        self.reached = state.steps
 
 
 def loss(backend: str, fault: str, seed: int) -> tuple[float, float]:
