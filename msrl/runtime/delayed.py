@@ -3,7 +3,8 @@
 In: channels, or the way to other processes, and a time. Out: the same, where what is sent arrives so much later, in the
 order in which it was sent. It always holds that a sender does not wait for what it has sent, and that any number of
 messages are on their way at once: the time is one of latency, not of bandwidth. Where one thread does everything, there
-is nobody who could go on meanwhile, and the sender waits.
+is nobody who could go on meanwhile, and the sender waits. Where first come is first served within one process, the age
+of a trajectory's weights is told as of its arrival.
 """
 
 import time
@@ -60,11 +61,17 @@ class Waiting:
 class DelayedExchange:
     """The channels of one process, by way of a courier."""
 
+    exchange: Exchange
+    courier: Courier | Waiting
+
     def __init__(self, exchange: Exchange, courier: Courier | Waiting):
-        self.exchange, self.courier = exchange, courier
+        vars(self).update(exchange=exchange, courier=courier)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.exchange, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.exchange, name, value)
 
     def line(self, learner: int) -> Line:
         return Line(self, learner)  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 """Environments that go wrong on purpose: in the step that was named, once, and so that a run survives what it can."""
 
+import threading
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,6 +41,12 @@ def test_steps_that_go_wrong_are_made_again(env, caplog):
     env.trouble([("raise", 1), ("hang", 5), ("raise", 12)])
     state, other, found = played(env)
     assert state.failures == 3 and state.plays == 12
+    aside = [thread for thread in threading.enumerate() if thread.name == "msrl-env"]
+    assert len(aside) == 2 and all(thread.daemon for thread in aside)  # one hangs, and would keep no process
+    state.close()
+    for thread in aside:
+        thread.join(30)
+    assert not any(thread.is_alive() for thread in aside)
     assert_same((first, wanted), (other, found))
     assert [record.getMessage() for record in caplog.records] == [
         "An environment failed (RuntimeError: --chaos raise:env); it is replaced.",

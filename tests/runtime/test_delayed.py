@@ -4,8 +4,10 @@ from threading import Event
 
 import pytest
 
+from msrl.ir.placed import Move
 from msrl.runtime import delayed
-from msrl.runtime.delayed import Courier, Waiting
+from msrl.runtime.channels import Exchange
+from msrl.runtime.delayed import Courier, DelayedExchange, Waiting
 
 
 class Clock:
@@ -49,3 +51,13 @@ def test_one_thread_waits_for_each(clock):
         waiting.carry(lambda number=number: told.append((number, clock.now)))
     waiting.close()
     assert told == [(0, 100.5), (1, 101.0)]
+
+
+def test_it_stands_for_the_channels_that_it_delays(clock):
+    move = Move("x.1", "actor", "learner", "send", None)
+    exchange = Exchange((move,), {"actor": (1,), "learner": (1,)})
+    late = DelayedExchange(exchange, Waiting(0.5))
+    late.send(move.id, 0, 7)
+    assert clock.now == 100.5 and late.ready(move.id, 0) and late.receive(move.id, 0) == 7
+    late.lead = move.id
+    assert exchange.lead == move.id
