@@ -75,10 +75,12 @@ def publish(text: str, docs: Path) -> None:
     before, mark, rest = page.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
     assert mark and end, f"{page} has no {BEGIN} and {END}"
-    page.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
     (docs / "plots").mkdir(exist_ok=True)
-    for plot in sorted(RESULTS.glob("*.png")):
+    plots = sorted(RESULTS.glob("*.png"))
+    for plot in plots:
         shutil.copy(plot, docs / "plots" / plot.name)
+    shown = "".join(f"\n![{plot.stem}](plots/{plot.name})\n" for plot in plots)
+    page.write_text(f"{before}{BEGIN}\n\n{text}{shown}\n{END}{after}")
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ def line(row: Row) -> str:
 def aim(row: Row) -> str:
     if row.target is None:
         return ""
-    return f"; target {'at least' if row.at_least else 'at most'} {row.target:g}, {'met' if row.met else 'MISSED'}"
+    return f"; target {'at least' if row.at_least else 'at most'} {row.target:.3g}, {'met' if row.met else 'MISSED'}"
 
 
 def table(rows: Iterable[Row]) -> str:
@@ -99,7 +99,7 @@ def table(rows: Iterable[Row]) -> str:
 
 
 def _target(row: Row) -> str:
-    return "" if row.target is None else f"{'≥' if row.at_least else '≤'} {row.target:g}"
+    return "" if row.target is None else f"{'≥' if row.at_least else '≤'} {row.target:.3g}"
 
 
 def versions() -> dict[str, str]:

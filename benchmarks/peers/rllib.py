@@ -1,6 +1,6 @@
 """RLlib with sizes of our choosing: one process that steps the environments and learns, without others to talk to.
 
-On two cores that is its fastest arrangement at these sizes; `runners` gives the environments processes of their own.
+`runners` gives the environments processes of their own.
 """
 
 import ray

@@ -96,10 +96,10 @@ def test_the_page_gets_the_report_and_the_plots(results, tmp_path):
     docs.mkdir()
     (docs / "performance.md").write_text(f"before {everything.BEGIN} old {everything.END} after")
     (results / "one.png").write_bytes(b"plot")
-    for text in ("new", "newer"):
+    for text in ("new\n", "newer\n"):
         everything.publish(text, docs)
     assert (docs / "performance.md").read_text() == \
-        f"before {everything.BEGIN}\n\nnewer\n{everything.END} after"
+        f"before {everything.BEGIN}\n\nnewer\n\n![one](plots/one.png)\n\n{everything.END} after"
     assert (docs / "plots" / "one.png").read_bytes() == b"plot"
 
 
