@@ -26,7 +26,7 @@ from msrl.jobs import prepare
 from msrl.pipeline import Deployment, compile, weights_sha256
 from msrl.runtime.display import Display
 from msrl.runtime.tracing import LIMIT
-from tests.chaos.test_losses import Lines
+from tests.chaos.test_lost import Lines
 from tests.matrix.comparing import Outcome, assert_same, strict
 from tests.matrix.herds import Herd, Herding
 from tests.matrix.loops import LOOPS
