@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 from benchmarks.peer import ROOT, interpreter
 from benchmarks.ratios import Effort, compare
@@ -30,7 +29,8 @@ def ours(seed: int) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         words = f"train ppo --env {ENV} --seed {seed} --num-envs 8 --rollout 256 --total-steps 200000 --json"
         done = subprocess.run(
-            [sys.executable, "-m", "msrl.cli.main", *words.split(), "--env-timeout", "1", "--run-dir", str(Path(folder, "run"))], cwd=ROOT,
+            [sys.executable, "-m", "msrl.cli.main", *words.split(), "--env-timeout", "1", "--run-dir", f"{folder}/run"],
+            cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
     return time.perf_counter() - began, json.loads(done.stdout.splitlines()[-1])["eval_return_mean"]
 
