@@ -25,6 +25,7 @@ from msrl.backends.eager import Eager
 from msrl.backends.learnt import Learnt, joined, stacked
 from msrl.backends.profiling import watch
 from msrl.backends.saving import Saving
+from msrl.backends.skips import Skips, timed
 from msrl.backends.worker import Worker, leader
 from msrl.backends.workers import make_backend, make_workers
 from msrl.deployment import Deployment
@@ -34,6 +35,7 @@ from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator
 from msrl.engines.host import traceable
 from msrl.engines.library import make_ops
+from msrl.engines.ops import roots
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
 from msrl.engines.world import make_world
@@ -65,6 +67,7 @@ class Update:
     episode_return: float | None  # their mean
     episode_length: float | None
     accounts: dict[str, Any]  # environment steps: produced = trained + dropped + in_flight; lags, where asynchronous
+    updates_skipped: int = 0  # learns so far that were not finite and not applied; of all seeds
 
 
 class Program:
@@ -72,9 +75,11 @@ class Program:
 
     def __init__(self, trainer: Trainer, env: Env, *, seed: int, seeds: int, strict: bool,
                  deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008 (frozen)
-                 start: Checkpoint | None = None, profile: int | None = None):
+                 start: Checkpoint | None = None, profile: int | None = None, non_finite: str = "stop",
+                 stream: int = 0):
         """`checkpoint_every`: updates between two checkpoints. `start`: one to go on from. `profile`: how many events
-        of each instance its trace is to keep, if there is to be one."""
+        of each instance its trace is to keep, if there is to be one. `stream`: how often a learn that is not finite has
+        made the run go back."""
         began = time.perf_counter()
         self.checkpoint_every, self.start, self.profile = checkpoint_every, start, profile
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
@@ -83,7 +88,7 @@ class Program:
         if "overlap" in chosen(deployment.switches(), strict):
             self.graph = overlap(self.graph)
             verify(self.graph)
-        self.ops = make_ops(self.world, self.graph)
+        self.ops = make_ops(self.world, self.graph, non_finite=non_finite)
         self.shapes = find_shapes(self.graph, self.ops)
         self.traceable = all(traceable(node, self.ops) for node in self.graph.nodes)
         if seeds > 1 and (strict or not self.traceable):
@@ -102,8 +107,7 @@ class Program:
             raise UsageError("The checkpoint is of another loop.",
                              why="What `train` says, or a setting that it reads, has changed since it was made.",
                              instead="Use the algorithm's source and the settings that the run was made with.")
-        keys = [jax.random.key(seed + number) for number in range(seeds)]
-        self.root = jnp.stack(keys) if seeds > 1 else keys[0]
+        self.stream, self.root = stream, roots(seed, seeds, stream)
         self._deploy(deployment)
         self.evaluator = Evaluator(self.world.agent.actor, trainer.config.agent_shards)
         self.resources: Mapping[str, Any] = {}
@@ -134,10 +138,12 @@ class Program:
                 watch(worker, self.graph, self.profile)
         self.lead = leader(self.workers)
         self.saving = Saving(self.workers, self.lead, self.placed, self.checkpoint_every, self.start, {
-            "graph": self.fingerprint, "seed": self.seed, "seeds": self.seeds, "strict": self.strict})
+            "graph": self.fingerprint, "seed": self.seed, "seeds": self.seeds, "strict": self.strict,
+            "stream": self.stream})
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
-                                    hosts=[host.name for host in deployment.hosts])
+                                    hosts=[host.name for host in deployment.hosts], stream=self.stream)
+        self.skips = Skips(self.start)
         self.learners = [w for w in self.workers if "learner" in w.program.fragment.components
                          and w.program.fragment.axis == "agent"]  # each has what its agents learnt
 
@@ -175,7 +181,9 @@ class Program:
         steps: dict[Worker, tuple[int, np.ndarray]] = {}  # of each worker with environments
         states: dict[Worker, list[Any]] = {}
         learnt = Learnt(self.learners, self.strict)
-        for worker, look in self.backend.run():
+        for worker, look in timed(self.backend.run(), self.graph, lambda: self.env_steps, self.lead):
+            if worker.leads:
+                self.skips.hear(worker.skipped, look)
             if "$env" in look:
                 count = int(np.max(np.asarray(look.get("#env.step", 0)))) * worker.ops.world.num_envs
                 steps[worker] = count, _episodes(look["$env"])
@@ -223,10 +231,13 @@ class Program:
         seen[:] = totals
         metrics = self._metrics() if metrics is None else metrics
         return Update(self.env_steps, metrics, int(episodes), float(returns / episodes) if episodes else None,
-                      float(lengths / episodes) if episodes else None, self.accounts())
+                      float(lengths / episodes) if episodes else None, self.accounts(), self.skips.total)
 
     def accounts(self) -> dict[str, Any]:
         """What became of the environment steps, as far as they have reached the learner."""
+        return self.skips.moved(self._ledger())
+
+    def _ledger(self) -> dict[str, Any]:
         exchange = self.lead.exchange
         if not self.saving.accounted:  # where steps are made, they are learnt from
             return Ledger(self.env_steps, self.env_steps).asdict()
@@ -305,7 +316,8 @@ class Program:
 
 def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
             config: Config | None = None, deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008
-            start: Checkpoint | None = None, profile: int | None = None, **fields: Any) -> Program:
+            start: Checkpoint | None = None, profile: int | None = None, non_finite: str = "stop", stream: int = 0,
+            **fields: Any) -> Program:
     """Compiles an algorithm for an environment. `fields` override the configuration's defaults."""
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **check_fields(cls, fields))
@@ -315,7 +327,8 @@ def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, se
         original.exact = strict
     wrapped = cls.wrap(EpisodeStats(original), settings)
     return Program(cls(settings, wrapped.spec), wrapped, seed=seed, seeds=seeds, strict=strict,
-                   deployment=deployment, checkpoint_every=checkpoint_every, start=start, profile=profile)
+                   deployment=deployment, checkpoint_every=checkpoint_every, start=start, profile=profile,
+                   non_finite=non_finite, stream=stream)
 
 
 def check_deployment(deployment: Deployment, env: Env, config: Config, strict: bool) -> None:

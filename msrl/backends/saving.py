@@ -44,7 +44,8 @@ class Saving:
             worker.order = order
             worker.schedule, worker.divided = self.schedule, placed.divided(worker.program.fragment.name)
             if start is not None:
-                worker.given = deal(worker, Share(start.loop, start.update, start.parts, start.about["counted"]))
+                worker.given = deal(worker, Share(start.loop, start.update, start.parts, start.about["counted"],
+                                                  skipped=start.about.get("updates_skipped", 0)))
         if start is not None:
             lead.exchange.ledger.restore(start.about["ledger"])
 
@@ -74,8 +75,10 @@ class Saving:
         if not self.ordered and ledger.in_flight:
             ledger.drop(ledger.in_flight, "resume")
         counted = max(mine.counted for _, mine in shares) if self.accounted else count
+        skipped = max((mine.skipped for worker, mine in shares if worker.leads), key=np.sum)
         return Checkpoint(lead.loop, lead.passes, parts, {
-            **self.about, "env_steps": steps, "episodes": episodes, "counted": counted, "ledger": ledger.settled()})
+            **self.about, "env_steps": steps, "episodes": episodes, "counted": counted, "ledger": ledger.settled(),
+            "updates_skipped": skipped})
 
     def _complete(self, worker: Worker, share: Share) -> list[tuple[Worker, Share]] | None:
         """All shares of one point once they are there, that of the leader first. Where instances do not wait for one

@@ -66,7 +66,8 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
         exchange = Exchange(placed.moves, sizes)
     if served:
         exchange.lockstep, exchange.max_lag = not unordered, max_lag
-        exchange.store = Store(exchange.ledger, exchange.changed, exchange.lockstep, max_lag)
+        exchange.store = Store(exchange.ledger, exchange.changed, exchange.lockstep, max_lag,
+                               watched=ops.non_finite != "ignore")
     exchange.agents = ops.agents.found
     exchange.lead = leading_move(programs, exchange.moves, unordered and not served)
     grouped = [f.name for f in placed.fragments if may_group(f, exchange, world.config, strict, root)]
@@ -116,7 +117,7 @@ def shard_runs(shards: int, instances: int) -> list[range]:
 
 
 def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,
-                 seeds: int, address: str | None = None, hosts: Sequence[str] = ()) -> Any:
+                 seeds: int, address: str | None = None, hosts: Sequence[str] = (), stream: int = 0) -> Any:
     """What runs the workers. Under ray they stay here as mirrors of those at work, `address` names the cluster, and
     they go to the `hosts` in turn, or wherever there is room."""
     match name:
@@ -127,6 +128,6 @@ def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer:
         case "ray":
             # Imported when it is asked for: Ray is an extra, and takes a second to import.
             module = importlib.import_module("msrl.backends.ray_backend")
-            return module.RayBackend(workers, assign(workers, placed, trainer, env, seed=seed, seeds=seeds), address,
-                                     tuple(hosts))
+            assignments = assign(workers, placed, trainer, env, seed=seed, seeds=seeds, stream=stream)
+            return module.RayBackend(workers, assignments, address, tuple(hosts))
     raise AssertionError("checked by msrl.feasibility")

@@ -23,8 +23,7 @@ def blame(node: Call | Pure, kind: type[MsrlError]) -> Iterator[None]:
     except MsrlError as problem:
         if problem.span is not None:
             raise
-        raise type(problem)(problem.what, span=node.span, why=problem.why, instead=problem.instead,
-                            docs=problem.docs) from problem
+        raise problem.retold(span=node.span) from problem
     except Exception as problem:
         raise kind(f"{title(node)} fails: {type(problem).__name__}.", span=node.span,
                    why=str(problem).strip().split("\n\n")[0]) from problem

@@ -1,0 +1,139 @@
+"""Learns in compiled programs, watched: a `Guard` is carried beside the learner's state by all that holds a learn.
+
+In: a learn, and the guard as the last one left it. Out: what the learn gives, and the guard. Under `skip`, a learn that
+is not finite leaves the learner's state as it was, and is counted. Under `stop` and `rollback` the first one is
+recorded and the run ends there or goes back, so that nothing needs to be undone: what cannot be afforded is a copy of
+the learner for every learn. So the guard has one of every few learns, and the batches since then; from these the
+learn can be done again. A guard that has a record does not change any more.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from msrl.api.agreement import DEVICES, in_scope
+from msrl.engines.finite import Fault, floats, host, mended, names_of, not_finite
+from msrl.engines.library import Ops
+from msrl.engines.ops import strong
+from msrl.engines.shapes import Shapes
+from msrl.ir.graph import Call, Node, calls
+
+Guard = dict[str, Any]  # of one learn of the graph
+MOST = 16  # learns between two copies of the learner
+NONE = np.int32(-1)
+
+
+def is_learn(node: Call) -> bool:
+    return (node.component, node.method) == ("learner", "learn")
+
+
+def learns(nodes: tuple[Node, ...], ops: Ops) -> tuple[Call, ...]:
+    """Those to be watched."""
+    return tuple(filter(is_learn, calls(nodes))) if ops.non_finite != "ignore" else ()
+
+
+def new_guard(node: Call, ops: Ops, shapes: Shapes) -> Guard:
+    """Before the first learn, as NumPy has it. The names of what is looked at are noted in the ops."""
+    if ops.devices:
+        ops, shapes = ops.devices.ops, ops.devices.shapes
+    args = strong(tuple(shapes.names.get(name, 0) for name in node.args))  # a loop's index is a number
+    args = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), args)
+    state = shapes.names[node.reads[0]]
+    out, (after, *_) = ops.shape(node, (state,), args, {}, ())
+    names = ops.watched[node.writes[0]] = names_of(ops.world.agent.learner, args, out, after)
+    guard = {"skipped": np.int32(0), "at": NONE, "flags": np.zeros(len(names), bool)}
+    if ops.non_finite == "skip":
+        return guard
+    # A copy costs as much as the learner is large, a batch that is kept as much as the batch.
+    rare = size(state) > 4 * size(args) and len(shapes.learns) == 1
+    slots = MOST if rare else 1
+    return {**guard, "seen": np.int32(0), "start": jax.tree.map(blank, state), "since": np.int32(0),
+            "batches": jax.tree.map(lambda x: blank(jax.ShapeDtypeStruct((slots, *x.shape), x.dtype)), args)}
+
+
+def size(tree: Any) -> int:
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
+
+
+def blank(leaf: jax.ShapeDtypeStruct) -> Any:
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jnp.broadcast_to(jax.random.key(0), leaf.shape)
+    return np.zeros(leaf.shape, leaf.dtype)
+
+
+def guarded(run: Callable[[], tuple[Any, tuple]], ops: Ops, guard: Guard, count: Any, state: Any,
+            args: tuple) -> tuple[Any, tuple, Guard]:
+    """`run` learns from the arguments: (value, resources written, guard)."""
+    if ops.non_finite != "skip":
+        guard = remember(guard, count, state, args)
+    out, (after, weights) = run()
+    flags = not_finite(args, out, after)
+    bad = flags.any()
+    if in_scope(DEVICES):  # each has its part of the batch, and all must do the same
+        bad = lax.psum(bad.astype(jnp.int32), DEVICES) > 0
+    first = bad & (guard["at"] < 0)
+    guard = {**guard, "at": jnp.where(first, count, guard["at"]).astype(jnp.int32),
+             "flags": jnp.where(first, flags, guard["flags"])}
+    if ops.non_finite != "skip":
+        return out, (after, weights), guard
+    state = jax.tree.map(lambda new, old: jnp.where(bad, old, new), after, state)
+    guard["skipped"] = guard["skipped"] + bad.astype(jnp.int32)
+    return mended(out), (state, ops.weights(state)), guard
+
+
+def remember(guard: Guard, count: Any, state: Any, args: tuple) -> Guard:
+    """Keeps the batch and, where it is time for that, the learner."""
+    slots, over = _slots(guard), guard["at"] >= 0
+    slot = guard["seen"] % slots
+    due = (slot == 0) & ~over
+    if slots == 1:
+        start = jax.tree.map(lambda old, new: jnp.where(over, old, new), guard["start"], state)
+    else:
+        # A loop of no pass or one: XLA passes a loop's values on in place, where it copies those of a branch.
+        start = lax.while_loop(lambda at: at[0], lambda at: (jnp.bool_(False), state), (due, guard["start"]))[1]
+    batches = jax.tree.map(lambda kept, x: lax.dynamic_update_index_in_dim(
+        kept, jnp.where(over, lax.dynamic_index_in_dim(kept, slot, 0, keepdims=False), x), slot, 0),
+        guard["batches"], args)
+    return {**guard, "start": start, "batches": batches, "seen": guard["seen"] + (~over).astype(jnp.int32),
+            "since": jnp.where(due, count, guard["since"]).astype(jnp.int32)}
+
+
+def _slots(guard: Guard) -> int:
+    leaves = jax.tree.leaves(guard["batches"])
+    return leaves[0].shape[0] if leaves else 1
+
+
+def skipped(guards: Mapping[str, Guard]) -> Any:
+    """Learns so far that were not applied; of several seeds, of each."""
+    return sum(np.asarray(guard["skipped"]) for guard in guards.values())
+
+
+def fault_in(guards: Mapping[str, Guard], ops: Ops, seeds: int | None) -> Fault | None:
+    """The first learn that was not finite, if there was one."""
+    if ops.non_finite in ("skip", "ignore"):
+        return None
+    found = [(int(at), number, site) for site, guard in guards.items()
+             for number, at in enumerate(np.atleast_1d(np.asarray(guard["at"]))) if at >= 0]
+    if not found:
+        return None
+    at, number, site = min(found)
+    guard = guards[site]
+    if ops.devices:  # the one whose part of the batch is to blame; all else they have alike
+        number = int(np.argmax(np.asarray(guard["flags"])[:, :len(floats(guard["batches"]))].any(1)))
+    if seeds or ops.devices:
+        guard = jax.tree.map(lambda x, own=number: x[own], guard)
+    mine = ops.devices.ops if ops.devices else ops
+    world = mine.world
+    first = world.first_shard + (number * world.shards if ops.devices else 0)
+    flags = zip(mine.watched[site], np.asarray(guard["flags"]), strict=True)
+    return Fault(
+        site, at + 1, tuple(name for name, bad in flags if bad), host(guard["start"]),
+        [jax.tree.map(lambda x, slot=slot: host(x[slot]), guard["batches"])
+         for slot in range(at - int(guard["since"]) + 1)],
+        number if seeds else 0, (first, first + world.shards),
+        (world.first_agent_shard, world.first_agent_shard + world.agent_shards))
+
