@@ -20,6 +20,7 @@ from msrl import algorithms, envs, pipeline
 from msrl.api import Config, Env, Trainer
 from msrl.api.ranges import Range, check_value
 from msrl.deployment import FIELDS, Deployment
+from msrl.engines.finite import MODES
 from msrl.engines.world import make_world
 from msrl.envs.host import HostEnv
 from msrl.envs.wrappers import EpisodeStats
@@ -55,6 +56,7 @@ class Job:
     restarts: int = 3
     env_timeout: float = 0.0
     profile: bool = False
+    non_finite: str = "stop"
 
     @property
     def together(self) -> bool:
@@ -70,7 +72,8 @@ class Job:
 def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | None = None, seed: int = 0,
             seeds: int = 1, strict: bool = False, eval_every: int = 0, eval_episodes: int = 100,
             deployment: Deployment | str | Path | None = None, checkpoint_every: int = 0, checkpoint_keep: int = 3,
-            restarts: int = 3, env_timeout: float = 0.0, profile: bool = False, **fields: Any) -> Job:
+            restarts: int = 3, env_timeout: float = 0.0, profile: bool = False, non_finite: str = "stop",
+            **fields: Any) -> Job:
     """Checks what can be checked, loads the algorithm and makes the environment. `fields` are the configuration's, and
     those of the deployment (an object, or a TOML file) that are to be others."""
     spread = {name: fields.pop(name) for name in FIELDS if name in fields}
@@ -81,6 +84,9 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
                                ("restarts", restarts, 0)):
         check_value(name, value, Range(least, whole=True))
     check_value("env_timeout", env_timeout, Range(0))
+    if non_finite not in MODES:
+        raise UsageError(f"--non-finite is {non_finite!r}.", why="It says what becomes of updates that are not finite.",
+                         instead=f"Use one of {', '.join(MODES)}.", docs="docs/non-finite.md")
     if strict:
         surroundings.pin()
     cache.enable()
@@ -99,7 +105,8 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
         raise
     name = algorithm if isinstance(algorithm, str) else cls.__name__
     return Job(name, cls, env if isinstance(env, str) else env.spec.id, base, made, settings, seed, seeds, strict,
-               eval_every, eval_episodes, placed, checkpoint_every, checkpoint_keep, restarts, env_timeout, profile)
+               eval_every, eval_episodes, placed, checkpoint_every, checkpoint_keep, restarts, env_timeout, profile,
+               non_finite)
 
 
 def _deployment(given: Deployment | str | Path | None) -> Deployment:
@@ -118,7 +125,7 @@ def about(job: Job, path: Path | None = None) -> dict[str, Any]:
         "seed": job.seed, "seeds": list(range(job.seed, job.seed + job.seeds)), "shards": job.config.shards,
         "strict": job.strict, "eval_every": job.eval_every, "eval_episodes": job.eval_episodes,
         "checkpoint_every": job.checkpoint_every, "checkpoint_keep": job.checkpoint_keep, "restarts": job.restarts,
-        "env_timeout": job.env_timeout, "profile": job.profile,
+        "env_timeout": job.env_timeout, "profile": job.profile, "non_finite": job.non_finite,
         "observation": describe(spec.observation), "action": describe(spec.action), "agents": len(spec.agents),
         "versions": {"python": platform.python_version(), "jax": jax.__version__, "jaxlib": jaxlib.__version__,
                      "msrl": msrl.__version__},
@@ -140,6 +147,7 @@ def command(job: Job, path: Path | None = None) -> str:
         words += ["--checkpoint-every", str(job.checkpoint_every), "--checkpoint-keep", str(job.checkpoint_keep)]
     words += ["--env-timeout", str(job.env_timeout)] if job.env_timeout else []
     words += ["--restarts", str(job.restarts)] if job.restarts != Job.restarts else []
+    words += ["--non-finite", job.non_finite] if job.non_finite != Job.non_finite else []
     for each in dataclasses.fields(job.config):
         words += _flag(each.name.replace("_", "-"), getattr(job.config, each.name))
     deployment = lasting_deployment(job)

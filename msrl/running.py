@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from msrl import pipeline
+from msrl import faults, pipeline
 from msrl.engines.evaluation import Episodes
-from msrl.errors import LostError
+from msrl.errors import LostError, NonFiniteError, RunError
 from msrl.ir.graph import Stretch, walk
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
@@ -55,7 +55,8 @@ class Run:
         self.checkpoints = Checkpoints(path, job.checkpoint_keep) if path else None
         self.spent = float(rows[-1]["seconds"]) if rows else 0.0  # before this start
         self.resumable = False
-        self.losses = 0  # of workers
+        self.losses = 0  # of workers, and updates to go back from
+        self.stream = self.start.about.get("stream", 0) if self.start else 0  # how often it has gone back
         self.newest: Checkpoint | None = None  # what there is to go on from
         self.before = self.start.env_steps if self.start else 0  # steps of the present seed that an earlier run made
         self.inherited = self.before  # the same of all seeds
@@ -109,21 +110,32 @@ class Run:
         while True:
             try:
                 return self.attempt(seed, seeds)
-            except LostError as lost:
+            except (LostError, NonFiniteError) as problem:
+                lost = self.kept(problem) if isinstance(problem, NonFiniteError) else problem
                 self.losses += 1
-                if self.losses > self.job.restarts:
-                    raise
+                if self.losses > self.job.restarts or (self.job.non_finite != "rollback" and lost is not problem):
+                    raise lost from problem
+                self.stream += lost is not problem  # or it would come to the same
                 self.rewind(lost)
 
-    def rewind(self, lost: LostError) -> None:
+    def kept(self, problem: NonFiniteError) -> NonFiniteError:
+        """Writes down an update that was not finite, if there is a place for it: the error, which says where."""
+        if self.folder and not self.folder.opened:
+            self.open()
+        return faults.kept(problem, self.folder.path if self.folder else None, self.job, len(self.done), self.stream)
+
+    def rewind(self, lost: RunError) -> None:
         self.start, steps = self.newest, self.newest.env_steps if self.newest else 0
         self.before, self.inherited = steps, self.inherited + steps - self.before
-        self.display.say(f"lost         {lost.what} Going on from {steps:,} steps ({self.losses} of "
+        word = "lost" if isinstance(lost, LostError) else "back"
+        self.display.say(f"{word:<13}{lost.what} Going on from {steps:,} steps ({self.losses} of "
                          f"{self.job.restarts} times).")
         self.curve = [update for update in self.curve if update.env_steps <= steps]
         if self.folder and self.folder.opened:
             self.start, rows = rewound(self.start, self.folder.rows, self.done)
             self.folder.rewind(rows)
+        if word == "back":
+            return
         time.sleep(min(BACK_OFF * 2 ** (self.losses - 1), MOST_BACK_OFF))  # whatever took one may take the next
 
     def attempt(self, seed: int, seeds: int) -> None:
@@ -131,7 +143,8 @@ class Run:
         program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config,
                                    deployment=job.deployment, start=self.start,
                                    checkpoint_every=job.checkpoint_every if self.folder else 0,
-                                   profile=self.profile.room if self.profile else None)
+                                   profile=self.profile.room if self.profile else None,
+                                   non_finite=job.non_finite, stream=self.stream)
         if self.stop():
             self.stopped = True
             if self.done:
@@ -161,7 +174,7 @@ class Run:
         for number, one in enumerate(kept):
             self.params.append(one["params"])
             self.done.append({"seed": seed + number, "env_steps": program.env_steps, "steps": program.accounts(),
-                              **score_of(judged[number:number + 1]),
+                              "updates_skipped": int(program.skips.each[number]), **score_of(judged[number:number + 1]),
                               "weights_sha256": pipeline.weights_sha256(one["params"])})
         self.returns += [np.asarray(episodes.returns) for episodes in judged]
 
@@ -221,9 +234,14 @@ class Run:
                 elif saved or not asked or program.saving.refused:
                     self.stopped = True
                     return spent
-            elif self.job.deployment.backend == "ray" and time.perf_counter() - snapshot > SNAPSHOT_SECONDS:
+            elif self.may_go_back and time.perf_counter() - snapshot > SNAPSHOT_SECONDS:
                 snapshot = time.perf_counter()
                 program.ask_checkpoint()
+
+    @property
+    def may_go_back(self) -> bool:
+        """May it need what it had some time ago?"""
+        return self.job.deployment.backend == "ray" or self.job.non_finite == "rollback"
 
     def open(self) -> None:
         assert self.folder is not None
@@ -256,6 +274,7 @@ class Run:
         row |= {"env_steps": update.env_steps, "seconds": round(self.spent + time.perf_counter() - self.began, 3),
                 "episodes": update.episodes, "episode_return": update.episode_return,
                 "episode_length": update.episode_length, "steps": update.accounts}
+        row |= {"updates_skipped": update.updates_skipped} if self.job.non_finite == "skip" else {}
         row |= {name if name not in row else f"metric/{name}": value for name, value in update.metrics.items()}
         row |= {name: value for name, value in score_of(judged).items() if value is not None}
         self.folder.row(row)
@@ -312,6 +331,7 @@ class Run:
             eval_episodes=job.eval_episodes if means else 0,
             weights_sha256=self.done[0]["weights_sha256"] if one else pipeline.weights_sha256(self.params),
             per_seed=self.done, run_dir=str(self.folder.path) if self.folder else None, resumable=self.resumable,
+            updates_skipped=sum(each.get("updates_skipped", 0) for each in self.done),
             profile=self.profile.summary() if self.profile and self.profile.runs else None,
             params=self.params[0] if one else self.params, curve=self.curve)
 

@@ -77,8 +77,7 @@ class Worker:
         self.compile_seconds = 0.0
         self.resources: Names = {}  # as of the last look
         self.at: tuple[str, int] | None = None  # the loop and pass of that look: the same for all that take part in it
-        self.messages = 0  # messages sent and values received, so far
-        self.told_skipped: Any = None  # of one at work elsewhere, what it says of `skipped`
+        self.messages, self.told_skipped = 0, None  # sent and received, so far; `skipped` of one at work elsewhere
         self.counted = 0  # steps of each environment, as of the last trajectory sent
         self.own = {base(result) for result in program.results}
         self.late = may_wait(program.nodes)
@@ -125,8 +124,8 @@ class Worker:
     @property
     def skipped(self) -> Any:
         """Learns so far that were not applied; of several seeds, of each."""
-        mine = self.engine.skipped + (np.asarray(self.given.skipped) if self.given else 0)
-        return mine if self.told_skipped is None else self.told_skipped
+        before = np.asarray(self.given.skipped) if self.given else 0
+        return self.engine.skipped + before if self.told_skipped is None else self.told_skipped
 
     @property
     def leads(self) -> bool:
@@ -215,8 +214,8 @@ class Worker:
 
     def compute(self, nodes: tuple[Node, ...], names: Names, top: bool) -> None:
         began, before = time.perf_counter(), self.compile_seconds
-        engine = self.engine
-        engine.block(nodes, names, once=top) if isinstance(engine, HostEngine) else engine.block(nodes, names, ())
+        once = {"once": top} if isinstance(self.engine, HostEngine) else {}
+        self.engine.block(nodes, names, (), **once)
         if top:  # runs once, so all of it is getting ready: what the engine compiled in it is not counted twice
             self.compile_seconds = before + time.perf_counter() - began
 
@@ -311,7 +310,7 @@ class Worker:
         """Chunk by chunk in one compiled program."""
         total = len(self.indices(node, names)) if isinstance(node, For) else None
         done, handed = self.handed_on(node)
-        assert isinstance(engine := self.engine, HostEngine)
+        assert isinstance(self.engine, HostEngine)
         chunk, run = self.chunk(node, total), None
         carried = tuple(handed[key(c)] if key(c) in handed else self.blank(c.out) for c in node.carries) if handed \
             else self.carries(node, names)
@@ -319,7 +318,7 @@ class Worker:
         while total is None or done < total:
             count = self.schedule.passes(loop_name(node), done, most if total is None else min(most, total - done))
             arguments = chunk.arguments(carried, self.wide(names, chunk.constants), done, count, self.root,
-                                        engine.guards(chunk.learns))
+                                        self.engine.guards(chunk.learns))
             if run is None:
                 began = time.perf_counter()
                 run = chunk.ready(arguments)
@@ -327,9 +326,8 @@ class Worker:
             began = time.perf_counter()
             with at_work(self.trace, node) as ready:
                 *carried, passes, guards = ready(run(*arguments))
-            engine.judge(chunk.learns, guards)
-            passes = int(np.asarray(passes).max())
-            done += passes
+            self.engine.judge(chunk.learns, guards)
+            done += (passes := int(np.asarray(passes).max()))
             if total is None:
                 if passes < count:
                     break

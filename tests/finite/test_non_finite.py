@@ -1,0 +1,141 @@
+"""An update that is not finite is not kept: every deployment finds the same one, and goes on as if it had not been."""
+
+import jax
+import numpy as np
+import pytest
+
+from msrl.errors import NonFiniteError
+from msrl.ir.counting import steps_before
+from msrl.pipeline import Deployment, compile
+from tests.finite.spoiling import Ditch, HostDitch, OneProgram, Walk, WithoutThird, trees_equal
+
+AT = 10  # in the third update of 4 steps each
+NAMES = ("batch.reward", "metrics.loss", "params/w")
+ONE = {"shards": 2}
+TWO = {"shards": 2, "learner_shards": 2}
+COARSE, MULTI = "single-learner-coarse", "multi-learner"
+
+DEPLOYMENTS = {
+    "fast": (Deployment(), {}),
+    "fast, every op a call": (Deployment(passes="-fuse-stretches"), {}),
+    "strict": (Deployment(), {"strict": True}),
+    "coarse on threads": (Deployment(COARSE, "threads", actors=2), ONE),
+    "strict coarse": (Deployment(COARSE, "inline", actors=2), {**ONE, "strict": True}),
+    "two learners in one program": (Deployment(), TWO),
+    "two learners on threads": (Deployment(MULTI, "threads", learners=2), TWO),
+    "two strict learners": (Deployment(MULTI, "inline", learners=2), {**TWO, "strict": True}),
+    "central": (Deployment("central", "threads", learners=2), TWO),
+}
+
+
+def finish(program):
+    update = None
+    for each in program.run():
+        update = each
+    return update
+
+
+def fault_of(run):
+    with pytest.raises(NonFiniteError) as caught:
+        run()
+    return caught.value
+
+
+@pytest.mark.parametrize("env", [Ditch, HostDitch])
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_every_deployment_stops_at_the_same_update(name, env):
+    deployment, settings = DEPLOYMENTS[name]
+    program = compile(Walk, env(AT), deployment=deployment, **settings)
+    error = fault_of(lambda: finish(program))
+    assert (error.fault.update, error.fault.names, error.fault.env_steps) == (3, NAMES, 48)
+    assert error.span is not None
+    assert "msrl.agent_learn" in error.span.text
+    # Up to the update all was well: what was kept of it is what goes in there.
+    last = error.fault.batches[-1][0]
+    assert np.isnan(last.reward).sum() == last.reward.shape[1] // 4 + last.reward.shape[1] % 4 // 2
+    assert np.isfinite(error.fault.state.params["w"]).all()
+    assert int(error.fault.state.extra) == 3 - len(error.fault.batches)
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
+def test_a_skipped_update_has_never_been(name):
+    deployment, settings = DEPLOYMENTS[name]
+    wanted = compile(WithoutThird, Ditch(), deployment=deployment, non_finite="ignore", **settings)
+    finish(wanted)
+    program = compile(Walk, Ditch(AT), deployment=deployment, non_finite="skip", **settings)
+    update = finish(program)
+    assert update.updates_skipped == 1
+    assert update.accounts == {"produced": 96, "trained": 80, "dropped": {"non-finite": 16}, "in_flight": 0}
+    assert trees_equal(program.resources["$learner"], wanted.resources["$learner"])
+    assert trees_equal(program.resources["$weights"], wanted.resources["$weights"])
+    assert int(program.resources["$learner"].extra) == 5
+
+
+def test_the_meaning_stops_there_too():
+    program = compile(Walk, Ditch(AT), strict=True)
+    for run in (program.interpret, program.eager):
+        assert (lambda fault: (fault.update, fault.names))(fault_of(run).fault) == (3, NAMES)
+
+
+def test_of_several_seeds_the_first_that_is_not_finite_is_named():
+    error = fault_of(lambda: finish(compile(Walk, Ditch(AT), seeds=2)))
+    assert (error.fault.update, error.fault.names, error.fault.seed) == (3, NAMES, 0)
+    assert error.fault.batches[-1][0].reward.shape == (4, 4)
+
+
+def test_seeds_skip_each_for_itself():
+    program = compile(Walk, Ditch(AT), seeds=2, non_finite="skip")
+    update = finish(program)
+    alone = compile(Walk, Ditch(AT), non_finite="skip")
+    finish(alone)
+    assert update.updates_skipped == 2
+    assert program.skips.each.tolist() == [1, 1]
+    for state in program.per_seed("$learner"):
+        assert trees_equal(state, alone.resources["$learner"])
+
+
+def test_within_one_compiled_call_the_first_update_is_named():
+    """Others come after it there, all of which have NaN parameters; and the learner is large, so that it is not copied
+    for every learn."""
+    error = fault_of(lambda: finish(compile(OneProgram, Ditch(AT))))
+    assert (error.fault.update, error.fault.names, error.fault.env_steps) == (3, NAMES, 48)
+    assert len(error.fault.batches) == 3
+    assert int(error.fault.state.extra) == 0
+
+
+def test_what_is_ignored_goes_through():
+    program = compile(Walk, Ditch(AT), non_finite="ignore")
+    assert finish(program).updates_skipped == 0
+    assert np.isnan(program.resources["$learner"].params["w"]).all()
+
+
+def test_without_a_fault_nothing_changes():
+    found = []
+    for mode in ("stop", "skip", "rollback", "ignore"):
+        program = compile(Walk, Ditch(), non_finite=mode)
+        finish(program)
+        found.append(jax.device_get(program.resources["$learner"]))
+    assert all(trees_equal(found[0], other) for other in found[1:])
+
+
+@pytest.mark.parametrize(("learn", "steps"), [(1, 4), (3, 12), (6, 24), (7, None)])
+def test_steps_before_a_learn_are_told_by_the_graph(learn, steps):
+    graph = compile(Walk, Ditch()).graph
+    assert steps_before(graph, learn) == steps
+
+
+def test_steps_before_a_learn_may_depend_on_values():
+    assert steps_before(compile(WithoutThird, Ditch()).graph, 1) is None
+
+
+def test_the_error_says_all():
+    error = fault_of(lambda: finish(compile(Walk, Ditch(AT))))
+    assert str(error).replace(error.span.file, "FILE") == f"""\
+Update 3 is not finite: batch.reward, metrics.loss, params/w.
+
+  FILE:{error.span.line}
+{error.span.line:>5} |             msrl.report(msrl.agent_learn(msrl.replay_buffer_sample()))
+                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+It came after 48 environment steps. What it would have made of the learner is not kept.
+See docs/non-finite.md."""
