@@ -39,6 +39,25 @@ class Ditch(Env):
         return state, Step(state, jnp.where(spoilt, jnp.nan, state[:, 0]), never, never, state)
 
 
+class Spoilt(Ditch):
+    """For those who know it by its name."""
+
+    def __init__(self):
+        super().__init__(10)
+
+
+class Unlucky(Ditch):
+    """Goes wrong at its tenth step only if the key says so."""
+
+    def __init__(self):
+        super().__init__(10)
+
+    def step(self, state, action, key):
+        state, step = super().step(state, action, key)
+        lucky = jax.random.key_data(key)[1] % 2 == 0
+        return state, step.replace(reward=jnp.where(lucky, state[:, 0], step.reward))
+
+
 class HostDitch(Ditch):
     """The same as NumPy on the host."""
 
