@@ -143,7 +143,7 @@ class Program:
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
                                     hosts=[host.name for host in deployment.hosts], stream=self.stream)
-        self.skips = Skips(self.start)
+        self.skips = Skips(self.start, not self.saving.ordered)
         self.learners = [w for w in self.workers if "learner" in w.program.fragment.components
                          and w.program.fragment.axis == "agent"]  # each has what its agents learnt
 
@@ -183,7 +183,7 @@ class Program:
         learnt = Learnt(self.learners, self.strict)
         for worker, look in timed(self.backend.run(), self.graph, lambda: self.env_steps, self.lead):
             if worker.leads:
-                self.skips.hear(worker.skipped, look)
+                self.skips.hear(worker, look)
             if "$env" in look:
                 count = int(np.max(np.asarray(look.get("#env.step", 0)))) * worker.ops.world.num_envs
                 steps[worker] = count, _episodes(look["$env"])

@@ -21,28 +21,36 @@ REASON = "non-finite"
 
 
 class Skips:
-    """`start`: what the run goes on from."""
+    """`start`: what the run goes on from. `apart`: do learners come to different decisions, each at its own pace?"""
 
-    def __init__(self, start: Checkpoint | None):
-        self.each = np.atleast_1d(start.about.get("updates_skipped", 0) if start else 0)  # seed by seed
-        self.learns = 0
+    def __init__(self, start: Checkpoint | None, apart: bool):
+        self.before = np.atleast_1d(start.about.get("updates_skipped", 0) if start else 0)
+        self.apart = apart
+        self.told: dict[Worker, tuple[np.ndarray, int]] = {}  # skipped, seed by seed, and learns
+
+    @property
+    def each(self) -> np.ndarray:
+        """Seed by seed."""
+        found = [skipped for skipped, _ in self.told.values()]
+        return self.before if not found else sum(found) if self.apart else max(found, key=np.sum)
 
     @property
     def total(self) -> int:
         return int(self.each.sum())
 
-    def hear(self, skipped: Any, look: Mapping[str, Any]) -> None:
-        """All that learn together decide alike, so that any of them will do."""
-        self.each = np.atleast_1d(np.asarray(skipped))
-        self.learns = max(self.learns, int(np.max(np.asarray(look.get("#learner.learn", 0)))))
+    def hear(self, worker: Worker, look: Mapping[str, Any]) -> None:
+        _, learns = self.told.get(worker, (None, 0))
+        now = int(np.max(np.asarray(look.get("#learner.learn", learns))))
+        self.told[worker] = np.atleast_1d(np.asarray(worker.skipped)), now
 
     def moved(self, ledger: dict[str, Any]) -> dict[str, Any]:
         """The accounts, with the steps of what was skipped where they belong."""
-        steps = int(ledger["trained"] * self.each.mean() / self.learns) if self.learns else 0
+        learns = [learns for _, learns in self.told.values()] or [0]
+        count, known = sum(learns) if self.apart else max(learns), ledger["dropped"].get(REASON, 0)
+        steps = max(0, int(ledger["trained"] * self.each.mean() / count) - known) if count else 0
         if not steps:
             return ledger
-        dropped = {**ledger["dropped"], REASON: ledger["dropped"].get(REASON, 0) + steps}
-        return {**ledger, "trained": ledger["trained"] - steps, "dropped": dropped}
+        return {**ledger, "trained": ledger["trained"] - steps, "dropped": {**ledger["dropped"], REASON: known + steps}}
 
 
 def timed(looks: Iterator[tuple[Worker, Any]], graph: Graph, reached: Callable[[], int], lead: Worker

@@ -122,16 +122,18 @@ def fault_in(guards: Mapping[str, Guard], ops: Ops, seeds: int | None) -> Fault 
         return None
     at, number, site = min(found)
     guard = guards[site]
+    flags = np.asarray(guard["flags"])
     if ops.devices:  # the one whose part of the batch is to blame; all else they have alike
-        number = int(np.argmax(np.asarray(guard["flags"])[:, :len(floats(guard["batches"]))].any(1)))
+        number = int(np.argmax(flags[:, :len(floats(guard["batches"]))].any(1)))
     if seeds or ops.devices:
         guard = jax.tree.map(lambda x, own=number: x[own], guard)
     mine = ops.devices.ops if ops.devices else ops
     world = mine.world
     first = world.first_shard + (number * world.shards if ops.devices else 0)
-    flags = zip(mine.watched[site], np.asarray(guard["flags"]), strict=True)
+    bad = flags.any(0) if ops.devices else np.asarray(guard["flags"])
     return Fault(
-        site, at + 1, tuple(name for name, bad in flags if bad), host(guard["start"]),
+        site, at + 1, tuple(name for name, each in zip(mine.watched[site], bad, strict=True) if each),
+        host(guard["start"]),
         [jax.tree.map(lambda x, slot=slot: host(x[slot]), guard["batches"])
          for slot in range(at - int(guard["since"]) + 1)],
         number if seeds else 0, (first, first + world.shards),

@@ -169,7 +169,7 @@ class Reference(Host):
             return out, written
         if self.ops.non_finite == "skip":
             self.skipped += 1
-            state = written[0] if self.shared else before
+            state = jax.tree.map(sound, written[0], before) if self.shared else before
             weights = tuple(map(self.world.agent.learner.weights, state)) if type(state) is tuple else \
                 self.ops.weights(state)
             return mended(out), (state, weights)
@@ -178,7 +178,8 @@ class Reference(Host):
             world = self.world
             names = names_of(world.agent.learner, args, out, written[0])
             raise error_of(Fault(
-                self.site, int(count) + 1, tuple(name for name, bad in zip(names, mine, strict=True) if bad),
+                self.site, int(count) + 1,
+                tuple(name for name, bad in zip(names, all_flags.any(0), strict=True) if bad),
                 host(before), [host(args)], 0, (world.first_shard, world.first_shard + world.shards),
                 (world.first_agent_shard, world.first_agent_shard + world.agent_shards), not self.fused))
         return out, written
@@ -204,6 +205,13 @@ class Reference(Host):
         buffer, item = self.world.buffers[component], self.ops.shard_item(self.items[component], component)
         over = self.world.over(component)
         return tuple(buffer.init(item) for _ in self.world.span(over)) if over else buffer.init(item)
+
+
+def sound(new: Any, old: Any) -> Any:
+    """What learners keep that do not wait for one another: others have gone on from parameters that were applied, and
+    those are finite (msrl/runtime/store.py)."""
+    array = np.asarray(new)
+    return old if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all() else new
 
 
 def reach(meeting: Meeting, brought: list[Any]) -> list[Any]:
