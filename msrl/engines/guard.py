@@ -25,6 +25,7 @@ from msrl.ir.graph import Call, Node, calls
 Guard = dict[str, Any]  # of one learn of the graph
 MOST = 16  # learns between two copies of the learner
 NONE = np.int32(-1)
+ASIDE = "aside"
 
 
 def is_learn(node: Call) -> bool:
@@ -65,12 +66,15 @@ def blank(leaf: jax.ShapeDtypeStruct) -> Any:
     return np.zeros(leaf.shape, leaf.dtype)
 
 
-def guarded(run: Callable[[], tuple[Any, tuple]], ops: Ops, guard: Guard, count: Any, state: Any,
+def guarded(run: Callable[[Any], tuple[Any, tuple]], ops: Ops, guard: Guard, count: Any, state: Any,
             args: tuple) -> tuple[Any, tuple, Guard]:
-    """`run` learns from the arguments: (value, resources written, guard)."""
-    if ops.non_finite != "skip":
-        guard = remember(guard, count, state, args)
-    out, (after, weights) = run()
+    """`run` makes of a learner's state what it learns from the arguments: (value, resources written, guard)."""
+    if ASIDE in guard:
+        guard = {**guard, ASIDE: {"happened": jnp.bool_(True), "count": count, "args": args}}
+    elif "start" in guard:
+        guard, state = with_start(guard, state)
+        guard = with_batch(guard, count, args)
+    out, (after, weights) = run(state)
     flags = not_finite(args, out, after)
     bad = flags.any()
     if in_scope(DEVICES):  # each has its part of the batch, and all must do the same
@@ -85,21 +89,59 @@ def guarded(run: Callable[[], tuple[Any, tuple]], ops: Ops, guard: Guard, count:
     return mended(out), (state, ops.weights(state)), guard
 
 
-def remember(guard: Guard, count: Any, state: Any, args: tuple) -> Guard:
-    """Keeps the batch and, where it is time for that, the learner."""
-    slots, over = _slots(guard), guard["at"] >= 0
-    slot = guard["seen"] % slots
-    due = (slot == 0) & ~over
+def with_start(guard: Guard, state: Any) -> tuple[Guard, Any]:
+    """Keeps the learner's state, where it is time for that; the state, to go on with."""
+    slots, due = _slots(guard), (guard["seen"] % _slots(guard) == 0) & (guard["at"] < 0)
     if slots == 1:
-        start = jax.tree.map(lambda old, new: jnp.where(over, old, new), guard["start"], state)
-    else:
-        # A loop of no pass or one: XLA passes a loop's values on in place, where it copies those of a branch.
-        start = lax.while_loop(lambda at: at[0], lambda at: (jnp.bool_(False), state), (due, guard["start"]))[1]
+        kept = jax.tree.map(lambda old, new: jnp.where(due, new, old), guard["start"], state)
+        return {**guard, "start": kept}, state
+    # A loop of no pass or one. XLA leaves where they are what a loop has and hands on, both the copy and the state: so
+    # long as nobody reads the state as it was before the loop, a learn that needs no copy costs none.
+    _, kept, state = lax.while_loop(
+        lambda at: at[0], lambda at: (jnp.bool_(False), at[2], lax.optimization_barrier(at[2])),
+        (due, guard["start"], state))
+    return {**guard, "start": kept}, state
+
+
+def with_batch(guard: Guard, count: Any, args: tuple, happened: Any = True) -> Guard:
+    """Keeps what is learnt from, if it `happened`."""
+    slot, new = guard["seen"] % _slots(guard), (guard["at"] < 0) & happened
     batches = jax.tree.map(lambda kept, x: lax.dynamic_update_index_in_dim(
-        kept, jnp.where(over, lax.dynamic_index_in_dim(kept, slot, 0, keepdims=False), x), slot, 0),
+        kept, jnp.where(new, x, lax.dynamic_index_in_dim(kept, slot, 0, keepdims=False)), slot, 0),
         guard["batches"], args)
-    return {**guard, "start": start, "batches": batches, "seen": guard["seen"] + (~over).astype(jnp.int32),
-            "since": jnp.where(due, count, guard["since"]).astype(jnp.int32)}
+    return {**guard, "batches": batches, "seen": guard["seen"] + new.astype(jnp.int32),
+            "since": jnp.where(new & (slot == 0), count, guard["since"]).astype(jnp.int32)}
+
+
+# -- branches ----------------------------------------------------------------------------------------------------------
+# XLA copies what a branch returns. So a learn in a branch puts its batch aside, and what is large stays outside.
+
+
+def into_branch(guards: Mapping[str, Guard], found: tuple[Call, ...], names: dict[str, Any]
+                ) -> tuple[dict[str, Guard], dict[str, Guard]]:
+    """The guards as they are outside, with the learner's state where it is time, and inside a branch with these learns.
+    A learn that goes on from what the branch itself has made has all of its guard there."""
+    outside = dict(guards)
+    for node in found:
+        site, before = node.writes[0], node.reads[0]
+        if "start" in guards.get(site, ()) and before in names:
+            outside[site], names[before] = with_start(guards[site], names[before])
+    inside = {site: guard if guard is guards[site] else {
+        **{name: guard[name] for name in ("skipped", "at", "flags")},
+        ASIDE: {"happened": jnp.bool_(False), "count": jnp.int32(0), "args": jax.tree.map(
+            lambda x: x[0], guard["batches"])}} for site, guard in outside.items()}
+    return outside, inside
+
+
+def out_of_branch(outside: Mapping[str, Guard], inside: Mapping[str, Guard]) -> dict[str, Guard]:
+    """The guards after the branch. What was put aside there goes where it belongs."""
+    found = dict(inside)
+    for site, guard in outside.items():
+        if ASIDE in inside[site] and ASIDE not in guard:
+            kept = inside[site][ASIDE]
+            small = {name: value for name, value in inside[site].items() if name != ASIDE}
+            found[site] = {**with_batch(guard, kept["count"], kept["args"], kept["happened"]), **small}
+    return found
 
 
 def _slots(guard: Guard) -> int:

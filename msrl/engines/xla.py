@@ -16,7 +16,7 @@ from jax import lax
 
 from msrl.api.agreement import DEVICES
 from msrl.engines.ahead import Ahead
-from msrl.engines.guard import Guard, guarded, is_learn, learns
+from msrl.engines.guard import Guard, guarded, into_branch, is_learn, learns, out_of_branch
 from msrl.engines.library import Ops
 from msrl.engines.ops import fold_in, op_keys, strong
 from msrl.engines.reference import metrics_of
@@ -75,7 +75,7 @@ class Traced(Machine):
         run = self.ops.fused(component, method, self.ops.dims(node), self.ops.agent_dims(node))
         args, kwargs = strong(args), strong(kwargs)
         if is_learn(node) and node.writes[0] in self.guards:
-            out, written, guard = guarded(lambda: run(keys, states, args, kwargs), self.ops,
+            out, written, guard = guarded(lambda state: run(keys, (state,), args, kwargs), self.ops,
                                           self.guards[node.writes[0]], count, states[0], args)
             self.guards = {**self.guards, node.writes[0]: guard}
         else:
@@ -162,11 +162,12 @@ class Traced(Machine):
                 return (*(self.settled(here[pick]) for pick in picks), self.guards)
             return run
 
-        guards = self.guards
+        outside, guards = into_branch(self.guards, tuple(filter(is_learn, calls((node,)))), names)
 
         out = lax.cond(jnp.asarray(names[node.condition], bool), side(node.then, [m.then for m in node.merges]),
                        side(node.orelse, [m.orelse for m in node.merges]))
-        *out, self.guards = out
+        *out, inside = out
+        self.guards = out_of_branch(outside, inside)
         names.update(zip((merge.out for merge in node.merges), out))
 
     def enter(self, node: For | While, names: Names) -> tuple:
