@@ -1,12 +1,18 @@
 """An update that is not finite is not kept: every deployment finds the same one, and goes on as if it had not been."""
 
+from threading import Condition
+
 import jax
 import numpy as np
 import pytest
 
+from msrl.api import LearnerState
+from msrl.engines.finite import flags_of
 from msrl.errors import NonFiniteError
 from msrl.ir.counting import steps_before
 from msrl.pipeline import Deployment, compile
+from msrl.runtime.ledger import Ledger
+from msrl.runtime.store import Store
 from tests.finite.spoiling import Ditch, HostDitch, OneProgram, Walk, WithoutThird, trees_equal
 
 AT = 10  # in the third update of 4 steps each
@@ -103,6 +109,37 @@ def test_within_one_compiled_call_the_first_update_is_named():
     assert (error.fault.update, error.fault.names, error.fault.env_steps) == (3, NAMES, 48)
     assert len(error.fault.batches) == 3
     assert int(error.fault.state.extra) == 0
+
+
+def test_a_learn_in_a_branch_is_kept_with_those_before_it():
+    """Its batches are put aside in the branch; passes without a learn leave none."""
+    fault = fault_of(lambda: finish(compile(WithoutThird, Ditch(14)))).fault
+    assert (fault.update, fault.names) == (3, NAMES)
+    assert int(fault.state.extra) == 0
+    assert [float(batch[0].obs[0, 0, 1]) for batch in fault.batches] == [0, 4, 12]
+    assert [bool(np.isfinite(batch[0].reward).all()) for batch in fault.batches] == [True, True, False]
+
+
+def test_parameters_that_others_go_on_from_are_not_spoilt():
+    """Learners that do not wait for one another: a gradient is refused where the parameters are."""
+    ledger = Ledger()
+    store = Store(ledger, Condition(), lockstep=False, watched=True)
+    for steps, state in ((8, [np.float32(1)]), (8, [np.float32(np.nan)])):
+        store.begin(steps)
+        assert store.step(("$learner", 0), 0, [np.float32(0)], lambda _, state=state: state) == [np.float32(1)]
+        store.end(0, steps)
+    assert ledger.asdict() == {"produced": 16, "trained": 8, "dropped": {"non-finite": 8}, "in_flight": 0,
+                               "lags": {0: 1}}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_found_wherever_it_is(value):
+    spoilt = np.full((3, 5), np.float32(3e38))  # their sum is no float, and they are
+    state = LearnerState({"w": spoilt, "count": np.int32(7)}, None)
+    assert flags_of((spoilt, np.arange(3)), {}, state).tolist() == [False, False]
+    spoilt = spoilt.copy()
+    spoilt[2, 4] = value
+    assert flags_of((spoilt, np.arange(3)), {}, state).tolist() == [True, False]
 
 
 def test_what_is_ignored_goes_through():
