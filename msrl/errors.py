@@ -5,6 +5,7 @@ what to write instead, and a page to read. `assert` is for our own bugs only.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,14 @@ class MsrlError(Exception):
         self.what, self.span, self.why, self.instead, self.docs, self.also = what, span, why, instead, docs, also
         super().__init__(self.render())
 
+    def retold(self, **parts: Any) -> "MsrlError":
+        """The same error with other words; what else it carries goes along."""
+        mine = {name: getattr(self, name) for name in ("what", "span", "why", "instead", "docs", "also")}
+        words = {**mine, **parts}
+        other = type(self)(words.pop("what"), **words)
+        vars(other).update((name, value) for name, value in vars(self).items() if name not in mine)
+        return other
+
     def render(self) -> str:
         parts = [self.what]
         parts += ["", self.span.show()] if self.span else []
@@ -48,8 +57,7 @@ class MsrlError(Exception):
 def located(problem: MsrlError, where: str) -> MsrlError:
     """The same error, which says where it happened."""
     why = f"{problem.why}\nIt happened in {where}." if problem.why else f"It happened in {where}."
-    return type(problem)(problem.what, span=problem.span, why=why, instead=problem.instead, docs=problem.docs,
-                         also=problem.also)
+    return problem.retold(why=why)
 
 
 class UsageError(MsrlError):
@@ -82,3 +90,10 @@ class RunError(MsrlError):
 
 class LostError(RunError):
     """A worker is gone, through no fault of the algorithm's: the run may be tried again from its last checkpoint."""
+
+
+class NonFiniteError(RunError):
+    """A learn was given, or made, a value that is not finite. `fault` is what there is to say of it, as plain data
+    (msrl/engines/faults.py)."""
+
+    fault: Any = None

@@ -20,6 +20,7 @@ from msrl import algorithms, envs, pipeline
 from msrl.api import Config, Env, Trainer
 from msrl.api.ranges import Range, check_value
 from msrl.deployment import FIELDS, Deployment
+from msrl.engines.finite import MODES
 from msrl.engines.world import make_world
 from msrl.envs.host import HostEnv
 from msrl.envs.wrappers import EpisodeStats
@@ -57,6 +58,7 @@ class Job:
     env_timeout: float = 0.0
     profile: bool = False
     chaos: Chaos = Chaos()  # noqa: RUF009 (frozen)
+    non_finite: str = "stop"
 
     @property
     def together(self) -> bool:
@@ -73,7 +75,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
             seeds: int = 1, strict: bool = False, eval_every: int = 0, eval_episodes: int = 100,
             deployment: Deployment | str | Path | None = None, checkpoint_every: int = 0, checkpoint_keep: int = 3,
             restarts: int = 3, env_timeout: float = 0.0, profile: bool = False, chaos: str = "",
-            **fields: Any) -> Job:
+            non_finite: str = "stop", **fields: Any) -> Job:
     """Checks what can be checked, loads the algorithm and makes the environment. `fields` are the configuration's, and
     those of the deployment (an object, or a TOML file) that are to be others."""
     spread = {name: fields.pop(name) for name in FIELDS if name in fields}
@@ -85,6 +87,9 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
         check_value(name, value, Range(least, whole=True))
     check_value("env_timeout", env_timeout, Range(0))
     planned = parse(chaos)
+    if non_finite not in MODES:
+        raise UsageError(f"--non-finite is {non_finite!r}.", why="It says what becomes of updates that are not finite.",
+                         instead=f"Use one of {', '.join(MODES)}.", docs="docs/non-finite.md")
     if strict:
         surroundings.pin()
     cache.enable()
@@ -104,7 +109,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
     name = algorithm if isinstance(algorithm, str) else cls.__name__
     return Job(name, cls, env if isinstance(env, str) else env.spec.id, base, made, settings, seed, seeds, strict,
                eval_every, eval_episodes, placed, checkpoint_every, checkpoint_keep, restarts, env_timeout, profile,
-               planned)
+               planned, non_finite)
 
 
 def _deployment(given: Deployment | str | Path | None) -> Deployment:
@@ -123,7 +128,7 @@ def about(job: Job, path: Path | None = None) -> dict[str, Any]:
         "seed": job.seed, "seeds": list(range(job.seed, job.seed + job.seeds)), "shards": job.config.shards,
         "strict": job.strict, "eval_every": job.eval_every, "eval_episodes": job.eval_episodes,
         "checkpoint_every": job.checkpoint_every, "checkpoint_keep": job.checkpoint_keep, "restarts": job.restarts,
-        "env_timeout": job.env_timeout, "profile": job.profile, "chaos": str(job.chaos),
+        "env_timeout": job.env_timeout, "profile": job.profile, "chaos": str(job.chaos), "non_finite": job.non_finite,
         "observation": describe(spec.observation), "action": describe(spec.action), "agents": len(spec.agents),
         "versions": {"python": platform.python_version(), "jax": jax.__version__, "jaxlib": jaxlib.__version__,
                      "msrl": msrl.__version__},
@@ -146,6 +151,7 @@ def command(job: Job, path: Path | None = None) -> str:
     words += ["--env-timeout", str(job.env_timeout)] if job.env_timeout else []
     words += ["--restarts", str(job.restarts)] if job.restarts != Job.restarts else []
     words += ["--chaos", str(job.chaos)] if str(job.chaos) else []
+    words += ["--non-finite", job.non_finite] if job.non_finite != Job.non_finite else []
     for each in dataclasses.fields(job.config):
         words += _flag(each.name.replace("_", "-"), getattr(job.config, each.name))
     deployment = lasting_deployment(job)

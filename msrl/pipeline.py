@@ -26,6 +26,7 @@ from msrl.backends.eager import Eager
 from msrl.backends.learnt import Learnt, joined, stacked
 from msrl.backends.profiling import watch
 from msrl.backends.saving import Saving
+from msrl.backends.skips import Skips, timed
 from msrl.backends.worker import Look, Worker, leader
 from msrl.backends.workers import make_backend, make_courier, make_workers
 from msrl.deployment import Deployment
@@ -35,6 +36,7 @@ from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator
 from msrl.engines.host import traceable
 from msrl.engines.library import make_ops
+from msrl.engines.ops import roots
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
 from msrl.engines.world import make_world
@@ -55,6 +57,7 @@ from msrl.runtime.bottleneck import Track
 from msrl.runtime.chaos import Chaos
 from msrl.runtime.checkpoints import Checkpoint
 from msrl.runtime.ledger import Ledger
+from msrl.runtime.weights import weights_sha256
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,8 @@ class Update:
     episode_return: float | None  # their mean
     episode_length: float | None
     accounts: dict[str, Any]  # environment steps: produced = trained + dropped + in_flight; lags, where asynchronous
-    at: tuple[int, int]  # where the place that learns is: the loop, as it stands in the graph, and its pass
+    at: tuple[int, int] = (-1, 0)  # where the place that learns is: the loop, as it stands in the graph, and its pass
+    updates_skipped: int = 0  # learns so far that were not finite and not applied; of all seeds
 
 
 class Program:
@@ -76,9 +80,10 @@ class Program:
     def __init__(self, trainer: Trainer, env: Env, *, seed: int, seeds: int, strict: bool,
                  deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008 (frozen)
                  start: Checkpoint | None = None, profile: int | None = None,
-                 chaos: Chaos = Chaos()):  # noqa: B008 (frozen)
+                 chaos: Chaos = Chaos(), non_finite: str = "stop", stream: int = 0):  # noqa: B008 (frozen)
         """`checkpoint_every`: updates between two checkpoints. `start`: one to go on from. `profile`: how many events
-        of each instance its trace is to keep, if there is to be one. `chaos`: what is to go wrong."""
+        of each instance its trace is to keep, if there is to be one. `chaos`: what is to go wrong. `stream`: how often
+        a learn that is not finite has made the run go back."""
         began, self.chaos = time.perf_counter(), chaos
         self.checkpoint_every, self.start, self.profile = checkpoint_every, start, profile
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
@@ -87,7 +92,7 @@ class Program:
         if "overlap" in chosen(deployment.switches(), strict):
             self.graph = overlap(self.graph)
             verify(self.graph)
-        self.ops = make_ops(self.world, self.graph)
+        self.ops = make_ops(self.world, self.graph, non_finite=non_finite)
         self.shapes = find_shapes(self.graph, self.ops)
         self.traceable = all(traceable(node, self.ops) for node in self.graph.nodes)
         if seeds > 1 and (strict or not self.traceable):
@@ -106,8 +111,7 @@ class Program:
             raise UsageError("The checkpoint is of another loop.",
                              why="What `train` says, or a setting that it reads, has changed since it was made.",
                              instead="Use the algorithm's source and the settings that the run was made with.")
-        keys = [jax.random.key(seed + number) for number in range(seeds)]
-        self.root = jnp.stack(keys) if seeds > 1 else keys[0]
+        self.stream, self.root = stream, roots(seed, seeds, stream)
         self._deploy(deployment)
         self.evaluator = Evaluator(self.world.agent.actor, trainer.config.agent_shards)
         self.resources: Mapping[str, Any] = {}
@@ -138,10 +142,13 @@ class Program:
                 watch(worker, self.graph, self.profile)
         self.lead = leader(self.workers)
         self.saving = Saving(self.workers, self.lead, self.placed, self.checkpoint_every, self.start, {
-            "graph": self.fingerprint, "seed": self.seed, "seeds": self.seeds, "strict": self.strict})
+            "graph": self.fingerprint, "seed": self.seed, "seeds": self.seeds, "strict": self.strict,
+            "stream": self.stream})
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
-                                    hosts=[host.name for host in deployment.hosts], chaos=self.chaos)
+                                    hosts=[host.name for host in deployment.hosts], chaos=self.chaos,
+                                    stream=self.stream)
+        self.skips = Skips(self.start, not self.saving.ordered)
         self.learners = [w for w in self.workers if "learner" in w.program.fragment.components
                          and w.program.fragment.axis == "agent"]  # each has what its agents learnt
 
@@ -176,7 +183,7 @@ class Program:
     def run(self) -> Iterator[Update]:
         """Trains; an Update whenever the place that learns lets the host look, and one at the end."""
         with closing(self.backend.run()) as looks:  # who stops early has then stopped all workers
-            yield from self._follow(looks)
+            yield from self._follow(timed(looks, self.graph, lambda: self.env_steps, self.lead))
 
     def _follow(self, looks: Iterator[tuple[Worker, Look]]) -> Iterator[Update]:
         seen = np.array(self.start.about["episodes"] if self.start else (0.0, 0.0, 0.0))
@@ -184,6 +191,8 @@ class Program:
         states: dict[Worker, list[Any]] = {}
         learnt = Learnt(self.learners, self.strict)
         for worker, look in looks:
+            if worker.leads:
+                self.skips.hear(worker, look)
             if "$env" in look:
                 count = int(np.max(np.asarray(look.get("#env.step", 0)))) * worker.ops.world.num_envs
                 steps[worker] = count, _episodes(look["$env"])
@@ -232,13 +241,16 @@ class Program:
         metrics = self._metrics() if metrics is None else metrics
         return Update(self.env_steps, metrics, int(episodes), float(returns / episodes) if episodes else None,
                       float(lengths / episodes) if episodes else None, self.accounts(),
-                      self.point(*self.lead.at or ("", 0)))
+                      self.point(*self.lead.at or ("", 0)), self.skips.total)
 
     def point(self, loop: str, passes: int) -> tuple[int, int]:
         return self.lead.order.get(loop, -1), passes
 
     def accounts(self) -> dict[str, Any]:
         """What became of the environment steps, as far as they have reached the learner."""
+        return self.skips.moved(self._ledger())
+
+    def _ledger(self) -> dict[str, Any]:
         exchange = self.lead.exchange
         if not self.saving.accounted:  # where steps are made, they are learnt from
             return Ledger(self.env_steps, self.env_steps).asdict()
@@ -318,7 +330,7 @@ class Program:
 def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
             config: Config | None = None, deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008
             start: Checkpoint | None = None, profile: int | None = None, chaos: Chaos = Chaos(),  # noqa: B008
-            **fields: Any) -> Program:
+            non_finite: str = "stop", stream: int = 0, **fields: Any) -> Program:
     """Compiles an algorithm for an environment. `fields` override the configuration's defaults."""
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = dataclasses.replace(config or cls.Config(), **check_fields(cls, fields))
@@ -329,7 +341,7 @@ def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, se
     wrapped = cls.wrap(observed(original, chaos.poison("reward"), chaos.poison("observation")), settings)
     return Program(cls(settings, wrapped.spec), wrapped, seed=seed, seeds=seeds, strict=strict,
                    deployment=deployment, checkpoint_every=checkpoint_every, start=start, profile=profile,
-                   chaos=chaos)
+                   chaos=chaos, non_finite=non_finite, stream=stream)
 
 
 def check_deployment(deployment: Deployment, env: Env, config: Config, strict: bool) -> None:
@@ -351,17 +363,6 @@ def check_fields(cls: type[Trainer], fields: dict[str, Any]) -> dict[str, Any]:
             raise UsageError(f"{cls.__name__} has no setting {name!r}.", why=f"It has {', '.join(known)}.",
                              instead="Use one of these.")
     return fields
-
-
-def weights_sha256(params: Any) -> str:
-    """Over the parameters' raw bytes, in the order of their paths, with path, dtype and shape."""
-    digest = hashlib.sha256()
-    for path, leaf in sorted(((jax.tree_util.keystr(p), x) for p, x in
-                              jax.tree_util.tree_flatten_with_path(params)[0]), key=lambda item: item[0]):
-        array = np.ascontiguousarray(leaf)
-        digest.update(f"{path} {array.dtype.str} {array.shape}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 def _episodes(states: Any) -> np.ndarray:

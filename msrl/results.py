@@ -45,6 +45,7 @@ class Result:
     run_dir: str | None
     resumable: bool  # is there a checkpoint of what was reached?
     restarts: int = 0  # how often it went on after a worker was lost
+    updates_skipped: int = 0  # that were not finite, of all seeds
     profile: dict[str, Any] | None = None  # where the time went (docs/profiling.md), if that was asked for
     params: Any = field(repr=False, default=None)  # of the one seed, or a list
     curve: list[Update] = field(repr=False, default_factory=list)

@@ -18,12 +18,13 @@ from msrl.runtime.folder import FINISHED, read_config, read_rows
 from msrl.runtime.named import file_of, trusted
 
 KEPT = ("strict", "eval_every", "eval_episodes", "checkpoint_every", "checkpoint_keep", "restarts", "env_timeout",
-        "profile")  # of what a command was given, apart from the algorithm's settings and the deployment's
+        "profile", "non_finite")  # of what a command was given, beside the algorithm's settings and the deployment's
 
 
 def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = None, env: str | None = None,
-            deployment: Deployment | None = None, **flags: Any) -> tuple[Job, Start]:
-    """`flags` are the deployment's fields that are to be others than those of the run, or of `deployment`."""
+            deployment: Deployment | None = None, non_finite: str | None = None, **flags: Any) -> tuple[Job, Start]:
+    """`flags` are the deployment's fields that are to be others than those of the run, or of `deployment`; what becomes
+    of an update that is `non_finite` may be another thing, too."""
     config = read_config(path)
     if config.get("status") == FINISHED:
         raise UsageError(f"The run {path} is finished.", why="There is nothing left of it to do.",
@@ -40,6 +41,7 @@ def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = N
         raise UsageError(f"{path} is not a run folder that can be resumed.",
                          why=f"Its config.json has no {error}, so that it is of another version of MSRL.",
                          instead="Use the version of MSRL that it was made with.") from error
+    kept |= {} if non_finite is None else {"non_finite": non_finite}
     settings = {name: tuples(value) for name, value in config["config"].items()}
     job = prepare(algorithm, env, **{**settings, **kept, "seed": config["seeds"][0], "seeds": len(config["seeds"]),
                                      "deployment": placed.replace(**flags)})

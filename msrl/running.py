@@ -6,7 +6,6 @@ with all that it reached, or none.
 
 import dataclasses
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from msrl import pipeline
+from msrl import faults, pipeline
+from msrl.announcing import deployment_of, engine_of, loss_of
 from msrl.elastic import Elastic
 from msrl.engines.evaluation import Episodes
 from msrl.envs.host import HostEnv
-from msrl.errors import LostError, MsrlError, RoomError
-from msrl.ir.graph import Stretch, walk
+from msrl.errors import LostError, MsrlError, NonFiniteError, RoomError
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
@@ -62,7 +61,8 @@ class Run:
         self.checkpoints = Checkpoints(path, job.checkpoint_keep) if path else None
         self.spent = float(rows[-1]["seconds"]) if rows else 0.0  # before this start
         self.resumable = False
-        self.losses = 0  # of workers
+        self.losses = 0  # of workers, and updates to go back from
+        self.stream = self.start.about.get("stream", 0) if self.start else 0  # how often it has gone back
         self.elastic = Elastic(job.deployment, lambda deployment: pipeline.check_deployment(
             deployment, job.base, job.config, job.strict))
         self.chaos = job.chaos  # what is still to go wrong
@@ -120,14 +120,17 @@ class Run:
         while True:
             try:
                 return self.attempt(seed, seeds)
-            except (LostError, RoomError) as lost:
-                if isinstance(lost, RoomError) and not self.losses:
+            except (LostError, RoomError, NonFiniteError) as problem:
+                if isinstance(problem, RoomError) and not self.losses:
                     raise  # it never had what it needs
+                lost = self.kept(problem) if isinstance(problem, NonFiniteError) else problem
                 self.losses += 1
-                if self.losses > self.job.restarts:
-                    raise
+                if self.losses > self.job.restarts or (self.job.non_finite != "rollback" and lost is not problem):
+                    raise lost from problem
+                self.stream += lost is not problem  # or it would come to the same
                 self.rewind(lost)
-                time.sleep(min(BACK_OFF * 2 ** (self.losses - 1), MOST_BACK_OFF))  # what took one may take the next
+                if lost is problem:
+                    time.sleep(min(BACK_OFF * 2 ** (self.losses - 1), MOST_BACK_OFF))  # what took one may take the next
             except Grown:
                 self.rewind(None)
             self.fit()
@@ -141,16 +144,23 @@ class Run:
             self.display.say(f"room         for {getattr(now, what)} {what} ({getattr(self.elastic.asked, what)} were "
                              "asked for).")
 
+    def kept(self, problem: NonFiniteError) -> NonFiniteError:
+        """Writes down an update that was not finite, if there is a place for it: the error, which says where."""
+        if self.folder and not self.folder.opened:
+            self.open()
+        return faults.kept(problem, self.folder.path if self.folder else None, self.job, len(self.done), self.stream)
+
     def rewind(self, lost: MsrlError | None) -> None:
-        """To what was there last, since a worker was lost, or since a host came."""
+        """To what was there last: a worker was lost, or an update was not finite, or a host came."""
         self.start, steps = self.newest, self.newest.env_steps if self.newest else 0
         made = max((update.env_steps for update in self.curve[self.earlier:]), default=0) // self.job.config.num_envs
         self.chaos = self.chaos.without(lost.fault if isinstance(lost, Killed) else None, made)
         if isinstance(self.job.base, HostEnv):
             self.job.base.close()  # those of workers that were in this process; what goes on opens its own
         self.before, self.inherited = steps, self.inherited + steps - self.before
-        self.display.say(f"lost         {lost.what} Going on from {steps:,} steps ({self.losses} of "
-                         f"{self.job.restarts} times)." if lost else f"grown        Going on from {steps:,} steps.")
+        word = "grown" if lost is None else "back" if isinstance(lost, NonFiniteError) else "lost"
+        times = f" ({self.losses} of {self.job.restarts} times)" if lost else ""
+        self.display.say(f"{word:<13}{f'{lost.what} ' if lost else ''}Going on from {steps:,} steps{times}.")
         self.curve = self.curve[:self.reached]
         if self.folder and self.folder.opened:
             self.start, rows = rewound(self.start, self.folder.rows, self.done)
@@ -161,7 +171,8 @@ class Run:
         program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config,
                                    deployment=self.elastic.now, start=self.start,
                                    checkpoint_every=job.checkpoint_every if self.folder else 0,
-                                   profile=self.profile.room if self.profile else None, chaos=self.chaos)
+                                   profile=self.profile.room if self.profile else None, chaos=self.chaos,
+                                   non_finite=job.non_finite, stream=self.stream)
         self.elastic.seen(program.workers)
         if self.stop():
             self.stopped = True
@@ -193,7 +204,7 @@ class Run:
         for number, one in enumerate(kept):
             self.params.append(one["params"])
             self.done.append({"seed": seed + number, "env_steps": program.env_steps, "steps": program.accounts(),
-                              **score_of(judged[number:number + 1]),
+                              "updates_skipped": int(program.skips.each[number]), **score_of(judged[number:number + 1]),
                               "weights_sha256": pipeline.weights_sha256(one["params"])})
         self.returns += [np.asarray(episodes.returns) for episodes in judged]
 
@@ -211,7 +222,7 @@ class Run:
             f"algorithm    {self.job.algorithm}, {seeds}",
             f"environment  {program.env.spec.id}: {self.job.base.spec.observation} to {self.job.base.spec.action}, "
             f"{self.job.config.num_envs} side by side",
-            *deployment_of(program, self.job), f"engine       {engine_of(program)}")
+            *deployment_of(program, self.job.deployment), f"engine       {engine_of(program)}")
 
     def train(self, program: Program) -> None:
         with closing(program.run()) as running:
@@ -240,7 +251,7 @@ class Run:
             self.curve.append(update)
             latest = update.episode_return if update.episode_return is not None else latest
             self.display.update(State(update.env_steps, self.job.config.total_steps, program.seeds,
-                                      spent - program.run_compile_seconds, latest, _loss(update.metrics),
+                                      spent - program.run_compile_seconds, latest, loss_of(update.metrics),
                                       self.before))
             due = due or bool(self.job.eval_every and updates % self.job.eval_every == 0)
             judged = []
@@ -263,9 +274,14 @@ class Run:
                 snapshot, before, waits = time.perf_counter(), self.newest, False
             elif not waits and self.elastic.could_grow():
                 growing = waits = program.ask_checkpoint()
-            elif self.job.deployment.backend != "inline" and self.job.restarts and not waits \
-                    and time.perf_counter() - snapshot > SNAPSHOT_SECONDS:
+            elif self.may_go_back and not waits and time.perf_counter() - snapshot > SNAPSHOT_SECONDS:
                 waits = program.ask_checkpoint()
+
+    @property
+    def may_go_back(self) -> bool:
+        """May it need what it had some time ago?"""
+        return bool(self.job.restarts) and (self.job.deployment.backend != "inline"
+                                            or self.job.non_finite == "rollback")
 
     def open(self) -> None:
         assert self.folder is not None
@@ -303,6 +319,7 @@ class Run:
         row |= {"env_steps": update.env_steps, "seconds": round(self.spent + time.perf_counter() - self.began, 3),
                 "episodes": update.episodes, "episode_return": update.episode_return,
                 "episode_length": update.episode_length, "steps": update.accounts}
+        row |= {"updates_skipped": update.updates_skipped} if self.job.non_finite == "skip" else {}
         row |= {name if name not in row else f"metric/{name}": value for name, value in update.metrics.items()}
         row |= {name: value for name, value in score_of(judged).items() if value is not None}
         self.folder.row(row)
@@ -359,7 +376,8 @@ class Run:
             eval_episodes=job.eval_episodes if means else 0,
             weights_sha256=self.done[0]["weights_sha256"] if one else pipeline.weights_sha256(self.params),
             per_seed=self.done, run_dir=str(self.folder.path) if self.folder else None, resumable=self.resumable,
-            restarts=self.losses, profile=self.profile.summary() if self.profile and self.profile.runs else None,
+            restarts=self.losses, updates_skipped=sum(each.get("updates_skipped", 0) for each in self.done),
+            profile=self.profile.summary() if self.profile and self.profile.runs else None,
             params=self.params[0] if one else self.params, curve=self.curve)
 
 
@@ -374,26 +392,3 @@ def traced(profile: Profile | None, program: Program) -> Iterator[None]:
             yield
     finally:
         profile.add(program.tracks())
-
-
-def deployment_of(program: Program, job: Job) -> list[str]:
-    """Where it runs, if that is more than one place."""
-    if job.deployment.distribution == "local":
-        return []
-    places = Counter(worker.program.fragment.name for worker in program.workers)
-    spread = ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in places.items())
-    return [f"deployment   {job.deployment.distribution}: {spread}; {job.deployment.backend}"]
-
-
-def engine_of(program: Program) -> str:
-    if program.strict:
-        return "strict, op by op"
-    if not any(isinstance(node, Stretch) for worker in program.workers for node in walk(worker.program.nodes)):
-        return "every op a compiled call"
-    if not program.traceable:
-        return "compiled stretches around the host environment"
-    return "one compiled program" if len(program.workers) == 1 else "compiled stretches between moves"
-
-
-def _loss(metrics: dict[str, float]) -> float | None:
-    return next((metrics[name] for name in ("loss", *metrics) if name in metrics and "loss" in name), None)

@@ -19,7 +19,8 @@ FILES = sorted(MSRL.rglob("*.py"))
 
 ORDER = ("errors", "loading", "ir", "rl", "api", "frontend", "distribution", "passes", "deployment", "feasibility",
          "projection", "engines", "runtime", "backends", "planner", "leaves", "pipeline", "comparing", "sizing",
-         "verifying", "playing", "elastic", "jobs", "results", "running", "resuming", "training", "cli")
+         "verifying", "playing", "elastic", "announcing", "jobs", "results", "faults", "running", "resuming",
+         "training", "cli")
 LEAVES = ("algorithms", "envs", "buffers")
 LEAVES_MAY = {"api", "rl", "errors", "loading"}
 ALGORITHMS_MAY = {"buffers", "envs.wrappers"}

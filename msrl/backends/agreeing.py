@@ -17,6 +17,7 @@ import numpy as np
 from msrl.api import Config
 from msrl.engines.blame import blame
 from msrl.engines.cut import Cut
+from msrl.engines.finite import flags_of
 from msrl.engines.group import GroupOfProcesses
 from msrl.engines.ops import divide, mean, settled, split, strong
 from msrl.engines.reference import Agreement, Reference
@@ -58,7 +59,7 @@ def grouped(worker: "Worker", node: Call, names: Names) -> Generator[None, None,
     mine = worker.root, tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads)
     if isinstance(group, GroupOfProcesses):
         with blame(node, RunError), at_work(worker.trace, node) as ready:
-            return ready(group.learn(node, [mine], worker.count_compiling)[0])
+            return judged(worker, node, mine, *ready(group.learn(node, [mine], worker.count_compiling)[0]))
     move, _ = exchange.among[node.writes[0]]
 
     def all_of(value: Any) -> Generator[None, None, list[Any]]:
@@ -72,14 +73,32 @@ def grouped(worker: "Worker", node: Call, names: Names) -> Generator[None, None,
     with blame(node, RunError), at_work(worker.trace, node) as ready:
         found = ready(group.learn(node, parts, worker.count_compiling)) if instance == 0 else None
     made = yield from all_of(found)
-    return made[0][instance]
+    with blame(node, RunError):
+        return judged(worker, node, mine, *made[0][instance])
+
+
+def judged(worker: "Worker", node: Call, given: tuple[jax.Array, tuple, tuple], out: Any, written: tuple,
+           flags: Any) -> tuple[Any, tuple]:
+    """What became of a learn, now that all know what every one of them has found in its part of the batch."""
+    if flags is None or not (found := np.asarray(flags)).any():
+        return out, written
+    machine, (_, args, reads) = machine_of(worker, node), given
+    mine = np.asarray(flags_of(strong(args), out, written[0]))
+    out, after = machine.judge(reads[-1], reads[0], strong(args), out, written[:-1], mine, found)
+    return out, (*after, written[-1])
+
+
+def machine_of(worker: "Worker", node: Call) -> Reference:
+    machine = worker.engine if isinstance(worker.engine, Reference) else worker.engine.reference
+    machine.site, machine.shared = node.writes[0], not worker.exchange.lockstep
+    return machine
 
 
 def exchanged(worker: "Worker", node: Call, names: Names) -> Generator[None, None, tuple[Any, tuple]]:
     """The same by messages: (value, resources written)."""
-    machine = worker.engine if isinstance(worker.engine, Reference) else worker.engine.reference
-    steps = machine.learn(tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads),
-                          worker.ops.dims(node), worker.ops.agent_dims(node))
+    steps = machine_of(worker, node).learn(
+        tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads), worker.ops.dims(node),
+        worker.ops.agent_dims(node))
     (bring, take), reached = worker.exchange.among[node.writes[0]], None
     served, learnt_from = bring != take, 0 if worker.exchange.lockstep else worker.count_steps(names)
     while True:

@@ -260,7 +260,7 @@ class RayBackend:
     def _mirror(self, worker: Worker, report: Report) -> None:
         # Processes that start and make their world again are getting ready too.
         worker.compile_seconds, worker.messages = self.ready_seconds + report.compile_seconds, report.messages
-        worker.at, worker.share = report.at, report.share
+        worker.at, worker.share, worker.told_skipped = report.at, report.share, report.skipped
         if isinstance(worker.engine, Reference):
             worker.engine.reports.extend(report.rows)
         if report.ledger is not None:

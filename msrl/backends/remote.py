@@ -38,6 +38,7 @@ from msrl.backends.worker import LEARNT, Worker, leader
 from msrl.engines.devices import use_devices
 from msrl.engines.group import GroupOfProcesses
 from msrl.engines.library import make_ops
+from msrl.engines.ops import roots
 from msrl.engines.parts import part_of
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
@@ -84,6 +85,8 @@ class Assignment:
     kills: tuple[Fault, ...]  # what it is to die of
     trouble: Trouble  # what its environments will go through
     delay: float  # seconds that its messages take longer
+    non_finite: str  # as in Ops
+    stream: int  # as in roots
 
     @property
     def title(self) -> str:
@@ -104,6 +107,7 @@ class Report:
     at: tuple[str, int] | None = None  # as Worker.at
     ledger: Ledger | None = None  # of the one that keeps accounts
     share: Share | None = None  # as Worker.share
+    skipped: Any = 0  # as Worker.skipped
     problem: MsrlError | None = None
     trace: str = ""
     profile: Trace | None = None  # at the end: as Worker.trace
@@ -113,8 +117,8 @@ class Report:
 # -- in the coordinator ----------------------------------------------------------------------------------------------
 
 
-def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,
-           seeds: int, chaos: Chaos = Chaos()) -> list[Assignment]:  # noqa: B008 (frozen)
+def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int, seeds: int,
+           chaos: Chaos = Chaos(), stream: int = 0) -> list[Assignment]:  # noqa: B008 (frozen)
     """What each of the workers is to do elsewhere, in their order."""
     kills, troubled = victims(chaos, "ray", workers), trouble(chaos, workers[0])
     env.trouble(troubled)  # refuses what cannot be
@@ -134,7 +138,7 @@ def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: En
         surroundings.record() if worker.strict else None,
         (worker.schedule.loops, worker.schedule.every, worker.schedule.unordered), worker.given,
         worker.exchange.ledger.asdict(), worker.trace.limit if worker.trace else None,
-        kills.get(number, ()), troubled if worker is first else (), chaos.delay)
+        kills.get(number, ()), troubled if worker is first else (), chaos.delay, worker.ops.non_finite, stream)
         for number, worker in enumerate(workers)]
 
 
@@ -196,7 +200,7 @@ def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
     env.trouble(assignment.trouble)
     program, graph = parse_local(assignment.program), parse(assignment.graph)
     batched = program.batched or assignment.record is not None  # strict mode fuses nothing, and has no use for it
-    ops = make_ops(make_world(cls(config, env.spec), env), graph, batched)
+    ops = make_ops(make_world(cls(config, env.spec), env), graph, batched, assignment.non_finite)
     shapes = find_shapes(graph, ops)
     use_devices(program, ops, shapes, assignment.moves, assignment.devices)
     mine, local = part_of(ops, shapes, program.fragment, assignment.divided, assignment.shards)
@@ -210,9 +214,9 @@ def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
     exchange.lead, exchange.lockstep = assignment.lead_move, assignment.lockstep
     exchange.agents = ops.agents.found
     if PARAMETERS in program.fragment.components:
-        exchange.store = Store(exchange.ledger, exchange.changed, assignment.lockstep, assignment.max_lag)
-    keys = [jax.random.key(assignment.seed + number) for number in range(assignment.seeds)]
-    root = jax.numpy.stack(keys) if len(keys) > 1 else keys[0]
+        exchange.store = Store(exchange.ledger, exchange.changed, assignment.lockstep, assignment.max_lag,
+                               watched=ops.non_finite != "ignore")
+    root = roots(assignment.seed, assignment.seeds, assignment.stream)
     worker = make_worker(program, assignment.instance, local, mine, root, assignment.record is not None, exchange)
     worker.group = GroupOfProcesses(ops) if grouped else None
     worker.divided, worker.given, worker.schedule = assignment.divided, assignment.given, Schedule(*assignment.saved)
@@ -327,7 +331,7 @@ class Station:
         along = {name: portable(value) for name, value in look.items() if name in always or name.startswith("#")}
         return Report("look", along, tuple(name for name in look if name not in along), rows,
                       self.worker.compile_seconds, self.worker.messages, self.worker.at,
-                      copy.deepcopy(self.exchange.ledger) if self.accounts else None, share)
+                      copy.deepcopy(self.exchange.ledger) if self.accounts else None, share, self.worker.skipped)
 
 
 def later(post: Post, courier: Courier) -> Post:

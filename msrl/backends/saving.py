@@ -44,7 +44,10 @@ class Saving:
             worker.order = order
             worker.schedule, worker.divided = self.schedule, placed.divided(worker.program.fragment.name)
             if start is not None:
-                worker.given = deal(worker, Share(start.loop, start.update, start.parts, start.about["counted"]))
+                # Where learners decide each for itself, one of them goes on with the count of all.
+                skipped = start.about.get("updates_skipped", 0) if self.ordered or worker is lead else 0
+                worker.given = deal(worker, Share(start.loop, start.update, start.parts, start.about["counted"],
+                                                  skipped=skipped))
         if start is not None:
             lead.exchange.ledger.restore(start.about["ledger"])
 
@@ -74,8 +77,11 @@ class Saving:
         if not self.ordered and ledger.in_flight:
             ledger.drop(ledger.in_flight, "resume")
         counted = max(mine.counted for _, mine in shares) if self.accounted else count
+        told = [np.asarray(mine.skipped) for worker, mine in shares if worker.leads]
+        skipped = max(told, key=np.sum) if self.ordered else sum(told)
         return Checkpoint(lead.loop, lead.passes, parts, {
-            **self.about, "env_steps": steps, "episodes": episodes, "counted": counted, "ledger": ledger.settled()})
+            **self.about, "env_steps": steps, "episodes": episodes, "counted": counted, "ledger": ledger.settled(),
+            "updates_skipped": np.asarray(skipped).tolist()})
 
     def _complete(self, worker: Worker, share: Share) -> list[tuple[Worker, Share]] | None:
         """All shares of one point once they are there, that of the leader first. Where instances do not wait for one

@@ -55,6 +55,7 @@ class Share:
     parts: Parts
     counted: int = 0  # as Worker.counted
     ledger: Ledger | None = None  # as the instance knows it
+    skipped: Any = 0  # as Worker.skipped
     problem: RunError | None = None  # why there is nothing
 
 
@@ -140,7 +141,8 @@ def take(worker: "Worker", loop: For | While, passes: int, names: Names, carried
     except RunError as problem:
         worker.share = Share(loop_name(loop), passes, {}, problem=problem)
     else:
-        worker.share = Share(loop_name(loop), passes, parts, worker.counted, ledger)
+        skipped = np.asarray(worker.skipped).tolist()
+        worker.share = Share(loop_name(loop), passes, parts, worker.counted, ledger, skipped)
 
 
 def divided(worker: "Worker", name: str, value: Any) -> dict[str, Packed]:

@@ -77,7 +77,7 @@ class Worker:
         self.compile_seconds = 0.0
         self.resources: Names = {}  # as of the last look
         self.at: tuple[str, int] | None = None  # the loop and pass of that look: the same for all that take part in it
-        self.messages = 0  # messages sent and values received, so far
+        self.messages, self.told_skipped = 0, None  # sent and received, so far; `skipped` of one at work elsewhere
         self.counted = 0  # steps of each environment, as of the last trajectory sent
         self.own = {base(result) for result in program.results}
         self.late = may_wait(program.nodes)
@@ -120,6 +120,12 @@ class Worker:
     def shards(self) -> range:
         """Of what its fragment is replicated over."""
         return self.ops.world.span("agent" if self.program.fragment.axis == "agent" else "shard")
+
+    @property
+    def skipped(self) -> Any:
+        """Learns so far that were not applied; of several seeds, of each."""
+        before = np.asarray(self.given.skipped) if self.given else 0
+        return self.engine.skipped + before if self.told_skipped is None else self.told_skipped
 
     @property
     def leads(self) -> bool:
@@ -208,10 +214,8 @@ class Worker:
 
     def compute(self, nodes: tuple[Node, ...], names: Names, top: bool) -> None:
         began, before = time.perf_counter(), self.compile_seconds
-        if isinstance(self.engine, HostEngine):
-            self.engine.block(nodes, names, once=top)
-        else:
-            self.engine.block(nodes, names, ())
+        once = {"once": top} if isinstance(self.engine, HostEngine) else {}
+        self.engine.block(nodes, names, (), **once)
         if top:  # runs once, so all of it is getting ready: what the engine compiled in it is not counted twice
             self.compile_seconds = before + time.perf_counter() - began
 
@@ -306,22 +310,24 @@ class Worker:
         """Chunk by chunk in one compiled program."""
         total = len(self.indices(node, names)) if isinstance(node, For) else None
         done, handed = self.handed_on(node)
+        assert isinstance(self.engine, HostEngine)
         chunk, run = self.chunk(node, total), None
         carried = tuple(handed[key(c)] if key(c) in handed else self.blank(c.out) for c in node.carries) if handed \
             else self.carries(node, names)
         most = chunk.size
         while total is None or done < total:
             count = self.schedule.passes(loop_name(node), done, most if total is None else min(most, total - done))
-            arguments = chunk.arguments(carried, self.wide(names, chunk.constants), done, count, self.root)
+            arguments = chunk.arguments(carried, self.wide(names, chunk.constants), done, count, self.root,
+                                        self.engine.guards(chunk.learns))
             if run is None:
                 began = time.perf_counter()
                 run = chunk.ready(arguments)
                 self.count_compiling(time.perf_counter() - began)
             began = time.perf_counter()
             with at_work(self.trace, node) as ready:
-                *carried, passes = ready(run(*arguments))
-            passes = int(np.asarray(passes).max())
-            done += passes
+                *carried, passes, guards = ready(run(*arguments))
+            self.engine.judge(chunk.learns, guards)
+            done += (passes := int(np.asarray(passes).max()))
             if total is None:
                 if passes < count:
                     break

@@ -71,7 +71,8 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
         exchange = Exchange(placed.moves, sizes)
     if served:
         exchange.lockstep, exchange.max_lag = not unordered, max_lag
-        exchange.store = Store(exchange.ledger, exchange.changed, exchange.lockstep, max_lag)
+        exchange.store = Store(exchange.ledger, exchange.changed, exchange.lockstep, max_lag,
+                               watched=ops.non_finite != "ignore")
     exchange.agents = ops.agents.found
     exchange.lead = leading_move(programs, exchange.moves, unordered and not served)
     grouped = [f.name for f in placed.fragments if may_group(f, exchange, world.config, strict, root)]
@@ -129,7 +130,7 @@ def make_courier(backend: str, delay: float) -> Courier | Waiting | None:
 
 
 def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,
-                 seeds: int, address: str | None = None, hosts: Sequence[str] = (), chaos: Chaos) -> Any:
+                 seeds: int, address: str | None = None, hosts: Sequence[str] = (), chaos: Chaos, stream: int = 0) -> Any:
     """What runs the workers. Under ray they stay here as mirrors of those at work, `address` names the cluster, and
     they go to the `hosts` in turn, or wherever there is room. `chaos`: what is to go wrong."""
     if chaos.faults and name != "ray":
@@ -142,6 +143,6 @@ def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer:
         case "ray":
             # Imported when it is asked for: Ray is an extra, and takes a second to import.
             module = importlib.import_module("msrl.backends.ray_backend")
-            assignments = assign(workers, placed, trainer, env, seed=seed, seeds=seeds, chaos=chaos)
+            assignments = assign(workers, placed, trainer, env, seed=seed, seeds=seeds, chaos=chaos, stream=stream)
             return module.RayBackend(workers, assignments, address, tuple(hosts))
     raise AssertionError("checked by msrl.feasibility")

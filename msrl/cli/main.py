@@ -18,7 +18,8 @@ from msrl.errors import EnvError, MsrlError, RunError, UsageError, VerifyError
 
 STARTED = time.perf_counter()
 COMMANDS = {"train": "msrl.cli.train", "resume": "msrl.cli.resume", "eval": "msrl.cli.evaluate",
-            "graph": "msrl.cli.graph", "verify": "msrl.cli.verify", "list": "msrl.cli.lists", "new": "msrl.cli.new"}
+            "replay": "msrl.cli.replay", "graph": "msrl.cli.graph", "verify": "msrl.cli.verify",
+            "list": "msrl.cli.lists", "new": "msrl.cli.new"}
 DEPLOYED = {"train": deploying.DeploymentOptions, "graph": deploying.PlacementOptions}
 
 

@@ -23,6 +23,7 @@ from msrl.errors import UsageError
 
 Algorithm = Annotated[Positional[str], arg(metavar="ALGORITHM", help="A name from `msrl list`, or file.py:Class.")]
 Environment = Annotated[str, arg(metavar="ENV")]
+NonFinite = Literal["stop", "skip", "rollback", "ignore"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,10 @@ class TrainOptions:
     profile: bool = False
     """Write what every instance did and when to RUN_DIR/trace.json, and say at the end which fragment is the
     bottleneck."""
+    non_finite: NonFinite = "stop"
+    """What becomes of an update with a NaN or an infinity in its batch, its metrics or the new parameters: stop ends
+    the run, skip leaves the update out, rollback goes back to the last snapshot (--restarts times), ignore looks at
+    none."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,8 @@ class ResumeOptions:
     """The run's algorithm; needed where it is a file that you have not named on this machine."""
     env: Annotated[str | None, arg(metavar="ENV")] = None
     """The run's environment; the same goes for it."""
+    non_finite: Annotated[NonFinite | None, arg(help_behavior_hint="(default: as the run had it)")] = None
+    """What becomes of an update that is not finite, if that is to be another thing than before."""
     json: bool = False
     """Print a JSON object as the last line of standard output; what is for people goes to standard error."""
 
@@ -90,6 +97,18 @@ class EvalOptions:
     """The run's algorithm; needed where it is a file that you have not named on this machine."""
     json: bool = False
     """Print a JSON object as the last line of standard output."""
+
+
+@dataclass(frozen=True)
+class ReplayOptions:
+    """Do an update again that was not finite."""
+
+    fault: Annotated[Positional[Path], arg(metavar="FAULT_DIR")]
+    """A folder under RUN_DIR/faults."""
+    algorithm: Annotated[str | None, arg(metavar="ALGORITHM")] = None
+    """The run's algorithm; needed where it is a file that you have not named on this machine."""
+    env: Annotated[str | None, arg(metavar="ENV")] = None
+    """The run's environment; the same goes for it."""
 
 
 @dataclass(frozen=True)
@@ -243,8 +262,9 @@ def check_flags(args: list[str], known: set[str], prog: str) -> None:
 
 def overview() -> None:
     """Prints what the commands are."""
-    commands = {"train": TRAIN, "resume": ResumeOptions.__doc__, "eval": EvalOptions.__doc__, "graph": GRAPH,
-                "verify": VERIFY, "list": ListOptions.__doc__, "new": NewOptions.__doc__}
+    commands = {"train": TRAIN, "resume": ResumeOptions.__doc__, "eval": EvalOptions.__doc__,
+                "replay": ReplayOptions.__doc__, "graph": GRAPH, "verify": VERIFY,
+                "list": ListOptions.__doc__, "new": NewOptions.__doc__}
     lines = ["usage: msrl COMMAND ...", "", "Reinforcement learning written once as a plain loop.", ""]
     lines += [f"  {name:<7}{text}" for name, text in commands.items()]
     lines += ["", "For instance:  msrl train ppo --env CartPole-v1", "All about one:  msrl train ppo --help"]

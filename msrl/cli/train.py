@@ -32,7 +32,7 @@ def main(args: list[str], began: float) -> int:
                        strict=options.strict, eval_every=options.eval_every, eval_episodes=options.eval_episodes,
                        checkpoint_every=options.checkpoint_every, checkpoint_keep=options.checkpoint_keep,
                        restarts=options.restarts, env_timeout=options.env_timeout, profile=options.profile,
-                       chaos=options.chaos, deployment=given.deployment), None
+                       chaos=options.chaos, non_finite=options.non_finite, deployment=given.deployment), None
 
     return execute(make, options.run_dir, options.json, began)
 
@@ -81,6 +81,8 @@ def report(result: Result, job: Job) -> list[str]:
     if result.seeds > 1 and result.eval_return_iqm is not None:
         means = ", ".join(f"{seed['eval_return_mean']:.1f}" for seed in result.per_seed)
         lines += [f"seeds        interquartile mean {result.eval_return_iqm:.1f} of {means}"]
+    if result.updates_skipped:
+        lines += [f"skipped      {result.updates_skipped:,} updates that were not finite"]
     lines += [f"speed        {result.steps_per_second:,.0f} steps/s: {result.env_steps:,} steps in "
               f"{result.train_seconds:.1f} s, after {result.compile_seconds:.1f} s of compiling; "
               f"{result.total_seconds:.1f} s in all",

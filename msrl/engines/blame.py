@@ -24,8 +24,7 @@ def blame(node: Call | Pure, kind: type[MsrlError]) -> Iterator[None]:
     except MsrlError as problem:
         if problem.span is not None:
             raise
-        raise type(problem)(problem.what, span=node.span, why=problem.why, instead=problem.instead,
-                            docs=problem.docs) from problem
+        raise problem.retold(span=node.span) from problem
     except (ConnectionError, TimeoutError) as problem:
         lost = issubclass(kind, RunError)
         raise (LostError if lost else kind)(

@@ -49,16 +49,17 @@ class Devices:
 
     def spread(self, program: Callable[..., tuple], names: tuple[tuple[str, ...], ...], others: int,
                out: tuple[str, ...]) -> Callable[..., tuple]:
-        """`program` takes tuples of these names, then `others` that are the same everywhere; it returns a tuple of the
-        names `out`."""
-        specs = (*(tuple(map(self.spec, group)) for group in names), *[PartitionSpec()] * others)
+        """`program` takes tuples of these names, then `others` that are the same everywhere, then guards, of which
+        each device has its own; it returns a tuple of the names `out`, and the guards."""
+        own = PartitionSpec(DEVICES)
+        specs = (*(tuple(map(self.spec, group)) for group in names), *[PartitionSpec()] * others, own)
 
         def local(*args: Any) -> tuple:
             given = [tuple(map(self.enter, group, values)) for group, values in zip(names, args)]
-            values = program(*given, *args[len(names):])
-            return tuple(map(self.leave, out, values))
+            *values, guards = program(*given, *args[len(names):-1], jax.tree.map(lambda x: x[0], args[-1]))
+            return (*map(self.leave, out, values), jax.tree.map(lambda x: x[None], guards))
 
-        return jax.shard_map(local, mesh=self.mesh, in_specs=specs, out_specs=tuple(map(self.spec, out)),
+        return jax.shard_map(local, mesh=self.mesh, in_specs=specs, out_specs=(*map(self.spec, out), own),
                              check_vma=False)
 
     # A device with one shard works on its state as it is, without a leading dimension.

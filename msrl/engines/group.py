@@ -1,9 +1,9 @@
 """Learners of several instances as one program over all their devices, by `jax.shard_map`.
 
-In: each instance's part of a batch, and the state that all have alike. Out: the new state, and what the op returns to
-the loop, the same for all. Gradients move by XLA's own collectives. Each device has an equal number of the learners. A
-`Group` is of instances in one process, each with a device of its own; a `GroupOfProcesses` is of instances in several
-(`jax.distributed`), all of which must call it as often as the others.
+In: each instance's part of a batch, and the state that all have alike. Out: the new state, what the op returns to
+the loop, and what each device finds not to be finite, the same for all. Gradients move by XLA's own collectives. Each
+device has an equal number of the learners. A `Group` is of instances in one process, each with a device of its own; a
+`GroupOfProcesses` is of instances in several (`jax.distributed`), all of which must call it as often as the others.
 """
 
 import os
@@ -16,6 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from msrl.api.agreement import DEVICES
+from msrl.engines.finite import not_finite
 from msrl.engines.library import Ops
 from msrl.engines.ops import divide, op_keys, strong
 from msrl.ir.graph import Call
@@ -31,7 +32,7 @@ class Group:
         self.programs: dict[Any, Callable[..., Any]] = {}
 
     def learn(self, node: Call, parts: list[tuple[jax.Array, tuple, tuple]], compiled: Compiled) -> list[Any]:
-        """For each instance, of (root key, arguments, resources): (value, resources written)."""
+        """For each instance, of (root key, arguments, resources): (value, resources written, flags of all devices)."""
         given = [(root, np.int32(reads[-1]), tuple(reads[:-1]), strong(args)) for root, args, reads in parts]
         axes = self.axes(node, given[0][-1])
         alike = jax.tree.map(lambda _: -1, given[0][:3])
@@ -41,8 +42,8 @@ class Group:
         made = self.program(node, axes, whole, compiled)(*whole)
         found = []
         for number, (*_, reads) in enumerate(parts):
-            out, written = jax.tree.map(lambda x, at=number: x.addressable_shards[at].data, made)
-            found.append((out, (*written, reads[-1] + 1)))
+            out, written, flags = jax.tree.map(lambda x, at=number: x.addressable_shards[at].data, made)
+            found.append((out, (*written, reads[-1] + 1), flags))
         return found
 
     def axes(self, node: Call, args: tuple) -> Any:
@@ -76,7 +77,10 @@ class Group:
         def learn(root: jax.Array, count: Any, states: tuple, args: tuple) -> Any:
             keys = op_keys(root, {("learner", "learn"): op}, self.ops.world)["learner", "learn"]
             keys = (jax.vmap(jax.random.fold_in, (0, None)) if keys.ndim else jax.random.fold_in)(keys, count)
-            return run(keys, states, args, {})
+            out, written = run(keys, states, args, {})
+            if self.ops.non_finite == "ignore":
+                return out, written, None
+            return out, written, jax.lax.all_gather(not_finite(args, out, written[0]), DEVICES)  # (devices, n)
 
         return learn
 
@@ -96,8 +100,8 @@ class GroupOfProcesses(Group):
         leaves, form = jax.tree.flatten(self.program(node, axes, given, compiled)(*given))
         mine = [leaf.addressable_data(0) for leaf in leaves]
         self.held = {id(local): (local, leaf) for local, leaf in zip(mine, leaves, strict=True)}
-        out, written = jax.tree.unflatten(form, mine)
-        return [(out, (*written, reads[-1] + 1))]
+        out, written, flags = jax.tree.unflatten(form, mine)
+        return [(out, (*written, reads[-1] + 1), flags)]
 
     def everywhere(self, x: Any) -> jax.Array:
         """The same in all processes. What the group itself made is at hand in that form."""

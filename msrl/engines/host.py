@@ -11,6 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from msrl.engines.finite import error_of
+from msrl.engines.guard import Guard, fault_in, new_guard, skipped
 from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
@@ -29,6 +31,7 @@ class HostEngine(Host):
         self.seeds = root.shape[0] if root.ndim else None
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._programs: dict[int, tuple[Node, CompiledStretch | None]] = {}
+        self._guards: dict[str, Guard] = {}  # by the state that a learn makes
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
         return self.reference.call(node, args, kwargs, reads)
@@ -44,7 +47,9 @@ class HostEngine(Host):
             if program is None:
                 run_nodes((node,), names, self)
             else:
-                names.update(program(self.wide(names, program.inputs), self.root))
+                made, guards = program(self.wide(names, program.inputs), self.root, self.guards(program.learns))
+                names.update(made)
+                self.judge(program.learns, guards)
 
     def program(self, node: Node, once: bool) -> CompiledStretch | None:
         """What a node compiles to; None for one that Python takes. An op that no stretch holds is its own program."""
@@ -65,6 +70,31 @@ class HostEngine(Host):
                 return node.out not in self.shapes.tabular and not is_selection(node)
         return False
 
+    # -- learns ------------------------------------------------------------------------------------------------------
+
+    def guards(self, learns: tuple[Call, ...]) -> dict[str, Guard]:
+        """What a program with these learns is given beside its names."""
+        for node in learns:
+            if node.writes[0] not in self._guards:
+                count = self.ops.devices.mesh.size if self.ops.devices else self.seeds
+                guard = new_guard(node, self.ops, self.shapes)
+                self._guards[node.writes[0]] = guard if not count else jax.tree.map(
+                    lambda x, count=count: jax.numpy.broadcast_to(x, (count, *np.shape(x))), guard)
+        return {node.writes[0]: self._guards[node.writes[0]] for node in learns}
+
+    def judge(self, learns: tuple[Call, ...], guards: dict[str, Guard]) -> None:
+        """Takes the guards back; raises if one of the learns was not finite and the run is not to go on."""
+        self._guards.update(guards)
+        fault = fault_in(guards, self.ops, self.seeds) if guards else None
+        if fault is not None:
+            raise error_of(fault).retold(span=next(node.span for node in learns if node.writes[0] == fault.site))
+
+    @property
+    def skipped(self) -> Any:
+        """Learns that were not applied; of several seeds, of each."""
+        found = skipped(self._guards)
+        return self.reference.skipped + (np.max(found) if self.ops.devices else found)
+
     def foresee(self, nodes: tuple[Node, ...], names: Names) -> list[CompiledStretch] | None:
         """The programs of a block that will run once, traced, with the shapes of what they make added to the names;
         None if it depends on what the host does."""
@@ -72,7 +102,8 @@ class HostEngine(Host):
         for node in nodes:
             program = self.program(node, once=True)
             if program is not None:
-                names.update(program.foresee(self.wide(names, program.inputs), self.root))
+                names.update(program.foresee(self.wide(names, program.inputs), self.root,
+                                             self.guards(program.learns)))
                 found.append(program)
             elif isinstance(node, Pure):
                 run_nodes((node,), names, self)

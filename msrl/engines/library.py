@@ -24,22 +24,24 @@ from msrl.ir.axes import find_agent_axes, find_axes
 from msrl.ir.graph import Call, Graph
 
 
-def make_ops(world: World, graph: Graph, batched: bool = True) -> "Ops":
-    """The ops of a graph. `batched` as in `Ops`."""
+def make_ops(world: World, graph: Graph, batched: bool = True, non_finite: str = "ignore") -> "Ops":
+    """The ops of a graph. `batched` and `non_finite` as in `Ops`."""
     stores = {name: over for name in world.buffers if (over := world.over(name))}
     agents = len(world.env.spec.agents)
     hints = find_agent_axes(graph, stores) if agents else {}
-    return Ops(world, find_axes(graph, stores), Agents(agents, world.num_envs, hints), batched)
+    return Ops(world, find_axes(graph, stores), Agents(agents, world.num_envs, hints), batched, non_finite)
 
 
 class Ops:
     """One per world. Functions are cached, so that JAX traces and compiles each op once."""
 
     def __init__(self, world: World, axes: Mapping[str, int] = MappingProxyType({}), agents: Agents | None = None,
-                 batched: bool = True):
+                 batched: bool = True, non_finite: str = "ignore"):
         """`axes`: the dimension on which a name of the graph is divided by environment; `agents`: by agent. `batched`:
-        do shards that are fused run as one batch, or one after another in one program?"""
-        self.world, self.axes, self.batched = world, axes, batched
+        do shards that are fused run as one batch, or one after another in one program? `non_finite`: what becomes of a
+        learn that is not finite (docs/non-finite.md)."""
+        self.world, self.axes, self.batched, self.non_finite = world, axes, batched, non_finite
+        self.watched: dict[str, tuple[str, ...]] = {}  # by learn, what is looked at (msrl/engines/guard.py)
         self.agents = agents or Agents(0, world.num_envs, {})
         self.scopes = Scopes(world.trainer, {"part_": world.cut, "agents_part_": self.agents_part})
         self.seen_whole = seen_whole(world.agent)
@@ -58,9 +60,14 @@ class Ops:
         return self._shared(self.world.part_of_agents(shards), self.batched)
 
     def _shared(self, world: World, batched: bool) -> "Ops":
-        other = Ops(world, self.axes, self.agents, batched)
+        other = Ops(world, self.axes, self.agents, batched, self.non_finite)
         other.op, other.alone, other.learning = self.op, self.alone, self.learning
         return other
+
+    def weights(self, state: Any) -> Any:
+        """What actors need of a learner's state, as fast execution keeps it."""
+        weights = self.world.agent.learner.weights
+        return jax.vmap(weights)(state) if self.world.agent_shards > 1 else weights(state)
 
     def dims(self, node: Call) -> Dims:
         """On which dimension each argument of a learner is divided among several."""

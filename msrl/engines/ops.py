@@ -107,8 +107,10 @@ def alone(op: Op, component: str, method: str) -> Callable[..., tuple[Any, tuple
     def run(root, shard, count, states, args, fields):
         return op.run(key(root, shard, count), states, args, fields)
 
-    # States are linear (only the newest is ever read), so those an op replaces can be given away; weights cannot.
-    return jax.jit(run, donate_argnums=(3,) if op.states else ()) if op.traceable else run
+    # States are linear (only the newest is ever read), so those an op replaces can be given away; weights cannot, and
+    # a learner's state is still wanted if the learn turns out not to be finite.
+    given = op.states and (component, method) != ("learner", "learn")
+    return jax.jit(run, donate_argnums=(3,) if given else ()) if op.traceable else run
 
 
 def fuse(op: Op, count: int, num_envs: int, dims: Dims,
@@ -185,6 +187,14 @@ def settle(x: Any) -> Any:
 def settle_devices(x: Any) -> Any:
     """The same along a mesh."""
     return jax.lax.pmean(x, DEVICES).astype(x.dtype) if x.ndim == 0 else jax.lax.all_gather(x, DEVICES, tiled=True)
+
+
+def roots(seed: int, seeds: int, stream: int = 0) -> jax.Array:
+    """The key that all random numbers of a run start from, or one for each seed. `stream`: how often the run has gone
+    back, which is to draw others than before."""
+    keys = [jax.random.key(seed + number) for number in range(seeds)]
+    keys = [jax.random.fold_in(key, stream) for key in keys] if stream else keys
+    return jnp.stack(keys) if seeds > 1 else keys[0]
 
 
 def op_keys(root: jax.Array, ops: Mapping[tuple[str, str], Op], world: World) -> dict[tuple[str, str], jax.Array]:

@@ -16,6 +16,7 @@ from msrl.api import Record
 from msrl.engines.blame import blame
 from msrl.engines.by_agent import ArgDims, leaf_tree
 from msrl.engines.cut import Meeting, Steps
+from msrl.engines.finite import Fault, error_of, flags_of, floats, host, mended, names_of
 from msrl.engines.library import Ops
 from msrl.engines.ops import Dims, divide, fold_in, join, mean, op_keys, settled, split, strong
 from msrl.errors import RunError, TypeCheckError
@@ -42,8 +43,13 @@ class Reference(Host):
         engine that keeps the states of agent shards stacked."""
         self.ops, self.world, self.root, self.items, self.fused = ops, ops.world, root, items, fused
         self.reports: list[dict[str, float]] = []
+        self.skipped = 0  # learns that were not applied
+        self.site = ""  # the state that the learn at hand makes
+        # Does another place keep the learners' parameters, so that nothing can be undone here?
+        self.shared = False
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
+        self.site = node.writes[0] if node.writes else ""
         with blame(node, RunError):
             return self.apply(node.component, node.method, args, kwargs, reads, self.ops.dims(node),
                               self.ops.agent_dims(node))
@@ -76,6 +82,9 @@ class Reference(Host):
             out, after = run(self.root, np.int32(number), np.int32(count), own, *mine)
             outs.append(out)
             written.append(after)
+        if (component, method) == ("learner", "learn") and self.ops.non_finite != "ignore":
+            flags = np.asarray(flags_of(args, outs[0], written[0][0]))
+            outs[0], written[0] = self.judge(count, states[0], args, outs[0], written[0], flags, flags[None])
         states = tuple(zip(*written, strict=True)) if op.over and op.states else written[0]
         counter = (count + 1,) if op.keyed else ()
         return join(outs, op.out_dim or 0), (*states, *counter)
@@ -115,9 +124,15 @@ class Reference(Host):
     def learn(self, args: tuple, reads: tuple, dims: Dims, agents: ArgDims = ()) -> Agreeing:
         """Several learners side by side, up to the next agreement at a time, which is yielded; it is sent what was
         agreed on."""
+        watched = self.ops.non_finite != "ignore"
         if self.ops.op("learner", "learn").by_agent:
             outs, written = self.learn_by_agent(args, reads, agents)
-            return (yield Agreement(mean, outs)), written
+            if not watched:
+                return (yield Agreement(mean, outs)), written
+            mine = np.asarray(flags_of(args, mean(outs), written[0]), np.float32)
+            out, flags = yield Agreement(mean, [(out, mine) for out in outs])
+            out, after = self.judge(reads[-1], reads[0], args, out, written[:-1], mine > 0, flags[None] > 0)
+            return out, (*after, written[-1])
         op, span = self.ops.op("learner", "learn"), self.world.span("learner")
         *states, count = reads
         args = strong(args)
@@ -136,8 +151,38 @@ class Reference(Host):
             if done:
                 break
             agreed = yield Agreement(partial(reach, met[0]), [meeting.brought for meeting in met], met[0])
-        out = yield Agreement(settled, [out for out, _ in done])
-        return out, (*done[0][1], count + 1)
+        if not watched:
+            return (yield Agreement(settled, [out for out, _ in done])), (*done[0][1], count + 1)
+        # Each has its part of the batch; what they return tells all of them what every one has found in its part.
+        each = [np.asarray(flags_of(split(args, axes, at, len(span)), *one), np.float32)
+                for at, one in enumerate((out, written[0]) for out, written in done)]
+        out, flags = yield Agreement(settled, [(out, mine) for (out, _), mine in zip(done, each, strict=True)])
+        flags = flags.reshape(-1, len(each[0])) > 0
+        out, after = self.judge(count, states[0], args, out, done[0][1], np.stack(each).any(0) > 0, flags)
+        return out, (*after, count + 1)
+
+    def judge(self, count: Any, before: Any, args: tuple, out: Any, written: tuple, mine: np.ndarray,
+              all_flags: np.ndarray) -> tuple[Any, tuple]:
+        """What a learn returns and writes if it may; of one that is not finite, what becomes of it. `mine`: the flags
+        of this machine's part. `all_flags`: (k, n), those of all that learn together, which decide alike."""
+        if not all_flags.any():
+            return out, written
+        if self.ops.non_finite == "skip":
+            self.skipped += 1
+            state = jax.tree.map(sound, written[0], before) if self.shared else before
+            weights = tuple(map(self.world.agent.learner.weights, state)) if type(state) is tuple else \
+                self.ops.weights(state)
+            return mended(out), (state, weights)
+        batch = len(floats(args))
+        if mine.any() and (mine[:batch].any() or not all_flags[:, :batch].any()):  # else another one tells of it
+            world = self.world
+            names = names_of(world.agent.learner, args, out, written[0])
+            raise error_of(Fault(
+                self.site, int(count) + 1,
+                tuple(name for name, bad in zip(names, all_flags.any(0), strict=True) if bad),
+                host(before), [host(args)], 0, (world.first_shard, world.first_shard + world.shards),
+                (world.first_agent_shard, world.first_agent_shard + world.agent_shards), not self.fused))
+        return out, written
 
     def alone(self, component: str, method: str) -> Callable[..., tuple[Any, tuple]]:
         """What runs the op for one shard. A machine that watches puts itself here."""
@@ -160,6 +205,13 @@ class Reference(Host):
         buffer, item = self.world.buffers[component], self.ops.shard_item(self.items[component], component)
         over = self.world.over(component)
         return tuple(buffer.init(item) for _ in self.world.span(over)) if over else buffer.init(item)
+
+
+def sound(new: Any, old: Any) -> Any:
+    """What learners keep that do not wait for one another: others have gone on from parameters that were applied, and
+    those are finite (msrl/runtime/store.py)."""
+    array = np.asarray(new)
+    return old if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all() else new
 
 
 def reach(meeting: Meeting, brought: list[Any]) -> list[Any]:

@@ -16,6 +16,7 @@ from jax import lax
 
 from msrl.api.agreement import DEVICES
 from msrl.engines.ahead import Ahead
+from msrl.engines.guard import Guard, guarded, into_branch, is_learn, learns, out_of_branch
 from msrl.engines.library import Ops
 from msrl.engines.ops import fold_in, op_keys, strong
 from msrl.engines.reference import metrics_of
@@ -47,7 +48,9 @@ RUN_ONCE = {"xla_backend_optimization_level": 0}
 
 class Traced(Machine):
     def __init__(self, ops: Ops, shapes: Shapes, nodes: tuple[Node, ...], root: jax.Array,
-                 tables: dict[str, tuple[Table, Any]]):
+                 tables: dict[str, tuple[Table, Any]], guards: dict[str, Guard]):
+        """`guards`: one for each learn that is watched; they change with every learn, as tracers do with every loop."""
+        self.guards = guards
         self.moves = ops.devices.moves if ops.devices else {}
         if ops.devices:
             ops, shapes = ops.devices.ops, ops.devices.shapes
@@ -70,7 +73,13 @@ class Traced(Machine):
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
         keys = fold_in(self.keys[component, method], count)
         run = self.ops.fused(component, method, self.ops.dims(node), self.ops.agent_dims(node))
-        out, written = run(keys, states, strong(args), strong(kwargs))
+        args, kwargs = strong(args), strong(kwargs)
+        if is_learn(node) and node.writes[0] in self.guards:
+            out, written, guard = guarded(lambda state: run(keys, (state,), args, kwargs), self.ops,
+                                          self.guards[node.writes[0]], count, states[0], args)
+            self.guards = {**self.guards, node.writes[0]: guard}
+        else:
+            out, written = run(keys, states, args, kwargs)
         return out, (*written, *((count + 1,) if op.keyed else ()))
 
     def report(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> Any:
@@ -106,9 +115,11 @@ class Traced(Machine):
         trips = node.trips if node.trips is not None else jnp.maximum(0, -(-(stop - start) // step))
         carried = lax.fori_loop(0, trips, lambda at, c: self.one_pass(node, names, c, at, start + at * step),
                                 self.enter(node, names))
-        names.update(zip((carry.out for carry in node.carries), carried))
+        self.left(node, names, carried)
 
     def one_pass(self, node: For, names: Names, carried: tuple, position: Any, index: Any) -> tuple:
+        """The carries go in and come out with the guards behind them."""
+        self.guards = carried[-1]
         here = {**names, **{c.phi: value for c, value in zip(node.carries, carried) if c.phi}, node.index: index}
         self.positions[node.index] = position
         run_nodes(node.body, here, self)
@@ -117,10 +128,11 @@ class Traced(Machine):
     def while_(self, node: While, names: Names) -> None:
         going, body = self.while_parts(node, names)
         carried = lax.while_loop(going, body, self.enter(node, names))
-        names.update(zip((carry.out for carry in node.carries), carried))
+        self.left(node, names, carried)
 
     def while_parts(self, node: While, names: Names) -> tuple[Any, Any]:
         def inside(carried: tuple) -> Names:
+            self.guards = carried[-1]
             return {**names, **{c.phi: value for c, value in zip(node.carries, carried) if c.phi}}
 
         def going(carried: tuple) -> Any:
@@ -145,22 +157,31 @@ class Traced(Machine):
     def if_(self, node: If, names: Names) -> None:
         def side(nodes: tuple[Node, ...], picks: list[str]) -> Any:
             def run() -> tuple:
-                here = dict(names)
+                here, self.guards = dict(names), guards
                 run_nodes(nodes, here, self)
-                return tuple(self.settled(here[pick]) for pick in picks)
+                return (*(self.settled(here[pick]) for pick in picks), self.guards)
             return run
+
+        outside, guards = into_branch(self.guards, tuple(filter(is_learn, calls((node,)))), names)
 
         out = lax.cond(jnp.asarray(names[node.condition], bool), side(node.then, [m.then for m in node.merges]),
                        side(node.orelse, [m.orelse for m in node.merges]))
+        *out, inside = out
+        self.guards = out_of_branch(outside, inside)
         names.update(zip((merge.out for merge in node.merges), out))
 
     def enter(self, node: For | While, names: Names) -> tuple:
         """The carries before the first pass. What is first made inside the loop starts as zeros."""
-        return tuple(self.settled(names[c.init]) if c.init else
-                     jax.tree.map(jnp.asarray, zeros(self.shapes.names[c.out])) for c in node.carries)
+        return (*(self.settled(names[c.init]) if c.init else
+                  jax.tree.map(jnp.asarray, zeros(self.shapes.names[c.out])) for c in node.carries), self.guards)
 
     def leave(self, node: For | While, here: Names) -> tuple:
-        return tuple(self.settled(here[carry.next]) for carry in node.carries)
+        return (*(self.settled(here[carry.next]) for carry in node.carries), self.guards)
+
+    def left(self, node: For | While, names: Names, carried: tuple) -> None:
+        """After the loop."""
+        names.update(zip((carry.out for carry in node.carries), carried))
+        self.guards = carried[-1]
 
     def settled(self, value: Any) -> Any:
         """The value without weak types, so that it fits where a loop keeps it."""
@@ -192,41 +213,43 @@ class CompiledStretch:
                            and not self.remembered(base(n)))
         self.kept = tuple(name for name in inputs if name not in self.given)
         self.inputs = (*self.given, *self.kept)
-        self.outputs = outputs
+        self.outputs, self.learns = outputs, learns(nodes, ops)
         program = self.program
         if ops.devices:
             program = ops.devices.spread(program, (self.given, self.kept), 2, outputs)
-        program = jax.vmap(program, (0, 0, None, 0)) if seeds else program
-        self.run = jax.jit(program, donate_argnums=0, compiler_options=RUN_ONCE if once else None)
+        program = jax.vmap(program, (0, 0, None, 0, 0)) if seeds else program
+        self.run = jax.jit(program, donate_argnums=(0, 4), compiler_options=RUN_ONCE if once else None)
         self.ahead: Ahead | None = None
 
-    def foresee(self, names: Names, root: jax.Array) -> dict[str, Any]:
+    def foresee(self, names: Names, root: jax.Array, guards: dict[str, Guard]) -> dict[str, Any]:
         """Traces it for names of which shapes are known; returns the shapes of those that it makes."""
-        self.ahead = Ahead(self.run, *self.arguments(names, root))
-        return dict(zip(self.outputs, self.ahead.returns, strict=True))
+        self.ahead = Ahead(self.run, *self.arguments(names, root), guards)
+        return dict(zip(self.outputs, self.ahead.returns[:-1], strict=True))
 
     def remembered(self, resource: str) -> bool:
         """Does a loop hand on what it was a pass ago? Then others may still read what is replaced."""
         return any(base(name) == before(resource) for name in self.shapes.names)
 
-    def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array) -> tuple:
+    def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array, guards: dict[str, Guard]) -> tuple:
         self.began = time.perf_counter()  # Python is here only while JAX traces, so other calls have no clock to read
         names = dict(zip((*self.given, *self.kept), (*given, *kept), strict=True))
         machine = Traced(self.ops, self.shapes, self.nodes, root,
-                         {t.name: (t, e) for t, e in zip(self.tables, tables)})
+                         {t.name: (t, e) for t, e in zip(self.tables, tables)}, guards)
         run_nodes(self.nodes, names, machine)
-        return tuple(names[name] for name in self.outputs)
+        return (*(names[name] for name in self.outputs), machine.guards)
 
     def arguments(self, names: Names, root: jax.Array) -> tuple:
         tables = tuple(fill(t, self.shapes.tabular, self.ops.scopes, names, {}) for t in self.tables)
         return tuple(names[n] for n in self.given), tuple(names[n] for n in self.kept), tables, root
 
-    def __call__(self, names: Names, root: jax.Array) -> dict[str, Any]:
-        made = (self.ahead.result() if self.ahead else self.run)(*self.arguments(names, root))
+    def __call__(self, names: Names, root: jax.Array, guards: dict[str, Guard]
+                 ) -> tuple[dict[str, Any], dict[str, Guard]]:
+        """The names and the guards."""
+        *made, guards = (self.ahead.result() if self.ahead else self.run)(*self.arguments(names, root), guards)
         if self.began is not None:
             self.compiled(time.perf_counter() - self.began)
             self.began = None
-        return dict(zip(self.outputs, made, strict=True))
+        return dict(zip(self.outputs, made, strict=True)), guards
 
 
 class Chunk:
@@ -245,14 +268,15 @@ class Chunk:
         if ops.devices:
             carried = tuple(carry.phi or carry.out for carry in loop.carries)
             program = ops.devices.spread(program, (carried, self.constants), 4, (*carried, "passes"))
-        program = jax.vmap(program, (0, 0, None, None, None, 0)) if seeds else program
-        self.run = jax.jit(program, donate_argnums=0)
+        program = jax.vmap(program, (0, 0, None, None, None, 0, 0)) if seeds else program
+        self.run = jax.jit(program, donate_argnums=(0, 6))
+        self.learns = learns((loop,), ops)
         self.ahead: Ahead | None = None
 
     def foresee(self, *arguments: Any) -> tuple:
         """Traces it for arguments of which shapes are known; returns the shapes of the carries."""
         self.ahead = Ahead(self.run, *arguments)
-        return self.ahead.returns[:-1]
+        return self.ahead.returns[:-2]
 
     def ready(self, arguments: tuple) -> Any:
         """The executable for such arguments."""
@@ -266,22 +290,25 @@ class Chunk:
             read = {name: None for name in read if name not in made} | free(self.loop.test, (self.loop.condition,))
         return read
 
-    def program(self, carried: tuple, constants: tuple, tables: tuple, begin: Any, count: Any, root: jax.Array) -> Any:
+    def program(self, carried: tuple, constants: tuple, tables: tuple, begin: Any, count: Any, root: jax.Array,
+                guards: dict[str, Guard]) -> Any:
         names = dict(zip(self.constants, constants, strict=True))
         machine = Traced(self.ops, self.shapes, (self.loop,), root,
-                         {t.name: (t, e) for t, e in zip(self.tables, tables)})
+                         {t.name: (t, e) for t, e in zip(self.tables, tables)}, guards)
         if isinstance(self.loop, While):
-            carried, passes = machine.bounded_while(self.loop, names, carried, count)
-            return *carried, passes
+            (*carried, guards), passes = machine.bounded_while(self.loop, names, (*carried, guards), count)
+            return *carried, passes, guards
         loop = self.loop
         start, step = (names[bound] if isinstance(bound, str) else bound for bound in (loop.start, loop.step))
 
         def one_pass(at: Any, state: tuple) -> tuple:
             return machine.one_pass(loop, names, state, at, start + (begin + at) * step)
 
-        return *lax.fori_loop(0, count, one_pass, carried), count
+        *carried, guards = lax.fori_loop(0, count, one_pass, (*carried, guards))
+        return *carried, count, guards
 
-    def arguments(self, carried: tuple, names: Names, begin: int, count: int, root: jax.Array) -> tuple:
+    def arguments(self, carried: tuple, names: Names, begin: int, count: int, root: jax.Array,
+                  guards: dict[str, Guard]) -> tuple:
         """`begin` counts passes, not indices. Tables are padded to `size`, so that all chunks run one program."""
         loop, ranges = self.loop, {}
         if isinstance(loop, For) and loop.trips is not None:
@@ -293,4 +320,4 @@ class Chunk:
                 entries = jax.tree.map(lambda x: np.pad(x, [(0, self.size - count)] + [(0, 0)] * (x.ndim - 1)), entries)
             filled.append(entries)
         constants = tuple(names[name] for name in self.constants)
-        return carried, constants, tuple(filled), np.int32(begin), np.int32(count), root
+        return carried, constants, tuple(filled), np.int32(begin), np.int32(count), root, guards

@@ -7,6 +7,7 @@
     tensorboard/    the same for TensorBoard
     weights/SEED/   the weights and what the environment's wrappers learnt (Orbax)
     checkpoints/    all that it takes to go on, of some points of the run
+    faults/         updates that were not finite, with all that it takes to do them again
     result.json     the summary that `msrl train --json` prints
     curve.png       return against environment steps
     trace.json      with --profile: what every instance did and when
@@ -32,7 +33,8 @@ RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "
 
 KINDS = {"algorithm": (str,), "env": (str,), "env_id": (str,), "config": (dict,), "seeds": (list,), "strict": (bool,),
          "eval_every": (int,), "eval_episodes": (int,), "checkpoint_every": (int,), "checkpoint_keep": (int,),
-         "restarts": (int,), "env_timeout": (int, float), "profile": (bool,), "status": (str,)}  # of what is read again
+         "restarts": (int,), "env_timeout": (int, float), "profile": (bool,), "non_finite": (str,),
+         "status": (str,)}  # of what is read again
 
 
 def default_path(algorithm: str, env: str, seed: int) -> Path:

@@ -4,6 +4,7 @@ On disk a tree is nested dicts named by its paths, and nothing but arrays, so th
 class of the writer's. Random keys are kept as their data. A folder appears at once, complete, or not at all.
 """
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +74,14 @@ def _is_key(leaf: Any) -> bool:
 
 def _names(path: tuple) -> list[str]:
     return [jax.tree_util.keystr((entry,), simple=True) for entry in path]
+
+
+def weights_sha256(params: Any) -> str:
+    """Over the parameters' raw bytes, in the order of their paths, with path, dtype and shape."""
+    digest = hashlib.sha256()
+    for path, leaf in sorted(((jax.tree_util.keystr(p), x) for p, x in
+                              jax.tree_util.tree_flatten_with_path(params)[0]), key=lambda item: item[0]):
+        array = np.ascontiguousarray(leaf)
+        digest.update(f"{path} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,30 @@
+"""What a run says of itself when it begins: where its fragments are, and what runs them."""
+
+from collections import Counter
+
+from msrl.deployment import Deployment
+from msrl.ir.graph import Stretch, walk
+from msrl.pipeline import Program
+
+
+def deployment_of(program: Program, deployment: Deployment) -> list[str]:
+    """Where it runs, if that is more than one place."""
+    if deployment.distribution == "local":
+        return []
+    places = Counter(worker.program.fragment.name for worker in program.workers)
+    spread = ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in places.items())
+    return [f"deployment   {deployment.distribution}: {spread}; {deployment.backend}"]
+
+
+def engine_of(program: Program) -> str:
+    if program.strict:
+        return "strict, op by op"
+    if not any(isinstance(node, Stretch) for worker in program.workers for node in walk(worker.program.nodes)):
+        return "every op a compiled call"
+    if not program.traceable:
+        return "compiled stretches around the host environment"
+    return "one compiled program" if len(program.workers) == 1 else "compiled stretches between moves"
+
+
+def loss_of(metrics: dict[str, float]) -> float | None:
+    return next((metrics[name] for name in ("loss", *metrics) if name in metrics and "loss" in name), None)
