@@ -130,7 +130,8 @@ def make_courier(backend: str, delay: float) -> Courier | Waiting | None:
 
 
 def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,
-                 seeds: int, address: str | None = None, hosts: Sequence[str] = (), chaos: Chaos, stream: int = 0) -> Any:
+                 seeds: int, chaos: Chaos, address: str | None = None, hosts: Sequence[str] = (), stream: int = 0
+                 ) -> Any:
     """What runs the workers. Under ray they stay here as mirrors of those at work, `address` names the cluster, and
     they go to the `hosts` in turn, or wherever there is room. `chaos`: what is to go wrong."""
     if chaos.faults and name != "ray":

@@ -128,7 +128,8 @@ def test_evaluations_see_it_as_it_is():
 
 def test_in_a_compiled_run():
     _, settings = TINY["ppo"]
-    program = pipeline.compile("ppo", "CartPole-v1", num_envs=4, chaos=parse("nan:reward@8"), **settings)
+    program = pipeline.compile("ppo", "CartPole-v1", num_envs=4, chaos=parse("nan:reward@8"),
+                               non_finite="ignore", **settings)
     for _ in program.run():
         pass
     assert all(bool(jnp.isnan(leaf).all()) for leaf in jax.tree.leaves(program.params()))
