@@ -8,6 +8,7 @@ learn can be done again. A guard that has a record does not change any more.
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -25,6 +26,7 @@ from msrl.ir.graph import Call, Node, calls
 Guard = dict[str, Any]  # of one learn of the graph
 MOST = 16  # learns between two copies of the learner
 NONE = np.int32(-1)
+UNWATCHED = MappingProxyType({"skipped": np.int32(0), "at": NONE})
 ASIDE = "aside"
 
 
@@ -41,6 +43,8 @@ def new_guard(node: Call, ops: Ops, shapes: Shapes) -> Guard:
     """Before the first learn, as NumPy has it. The names of what is looked at are noted in the ops."""
     if ops.devices:
         ops, shapes = ops.devices.ops, ops.devices.shapes
+    if any(name.startswith("part_") and name not in shapes.names for name in node.args):
+        return dict(UNWATCHED)  # a part that is cut where it is needed, and has its form only there
     args = strong(tuple(shapes.names.get(name, 0) for name in node.args))  # a loop's index is a number
     args = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), args)
     state = shapes.names[node.reads[0]]
@@ -69,6 +73,8 @@ def blank(leaf: jax.ShapeDtypeStruct) -> Any:
 def guarded(run: Callable[[Any], tuple[Any, tuple]], ops: Ops, guard: Guard, count: Any, state: Any,
             args: tuple) -> tuple[Any, tuple, Guard]:
     """`run` makes of a learner's state what it learns from the arguments: (value, resources written, guard)."""
+    if not fits(guard, args):
+        return *run(state), guard
     if ASIDE in guard:
         guard = {**guard, ASIDE: {"happened": jnp.bool_(True), "count": count, "args": args}}
     elif "start" in guard:
@@ -87,6 +93,15 @@ def guarded(run: Callable[[Any], tuple[Any, tuple]], ops: Ops, guard: Guard, cou
     state = jax.tree.map(lambda new, old: jnp.where(bad, old, new), after, state)
     guard["skipped"] = guard["skipped"] + bad.astype(jnp.int32)
     return mended(out), (state, ops.weights(state)), guard
+
+
+def fits(guard: Guard, args: tuple) -> bool:
+    """Is the batch of the form that the guard was made for? Among several devices, a replay's is not."""
+    if "flags" not in guard:
+        return False
+    kept = guard[ASIDE]["args"] if ASIDE in guard else jax.tree.map(lambda x: x[0], guard["batches"]) \
+        if "batches" in guard else args
+    return jax.tree.map(jnp.shape, kept) == jax.tree.map(jnp.shape, args)
 
 
 def with_start(guard: Guard, state: Any) -> tuple[Guard, Any]:

@@ -157,7 +157,7 @@ class Reference(Host):
         each = [np.asarray(flags_of(split(args, axes, at, len(span)), *one), np.float32)
                 for at, one in enumerate((out, written[0]) for out, written in done)]
         out, flags = yield Agreement(settled, [(out, mine) for (out, _), mine in zip(done, each, strict=True)])
-        flags = flags.reshape(-1, len(each[0])) > 0
+        flags = flags.reshape(-1, max(1, len(each[0]))) > 0  # there may be no floats at all
         out, after = self.judge(count, states[0], args, out, done[0][1], np.stack(each).any(0) > 0, flags)
         return out, (*after, count + 1)
 

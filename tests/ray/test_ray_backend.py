@@ -73,19 +73,6 @@ def test_a_loop_has_the_bits_of_the_interpreter(deployment):
     assert_same(wanted.resources, found.resources)
 
 
-@pytest.mark.parametrize("deployment", [COARSE, Deployment("multi-learner", "ray", learners=2)],
-                         ids=lambda deployment: deployment.distribution)
-def test_ppo_has_the_bits_of_one_process(deployment):
-    settings = PPO | ({"learner_shards": 2} if deployment.learners > 1 else {})
-    here = compile("ppo", "CartPole-v1", strict=True, deployment=deployment.replace(backend="inline"), **settings)
-    there = compile("ppo", "CartPole-v1", strict=True, deployment=deployment, **settings)
-    wanted, found = list(here.run()), list(there.run())
-    assert wanted[0].metrics and [update.metrics for update in found] == [update.metrics for update in wanted]
-    assert found[-1].env_steps == wanted[-1].env_steps == 48
-    assert weights_sha256(there.params()) == weights_sha256(here.params())
-    assert_same(here.resources, there.resources)
-
-
 def test_a_checkpoint_goes_from_process_to_process():
     """Asked for while workers are on their way, it is of one point all the same."""
     settings = {**PPO, "strict": True, "total_steps": 320}
