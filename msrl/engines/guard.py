@@ -101,7 +101,7 @@ def fits(guard: Guard, args: tuple) -> bool:
         return False
     kept = guard[ASIDE]["args"] if ASIDE in guard else jax.tree.map(lambda x: x[0], guard["batches"]) \
         if "batches" in guard else args
-    return jax.tree.map(jnp.shape, kept) == jax.tree.map(jnp.shape, args)
+    return list(map(jnp.shape, jax.tree.leaves(kept))) == list(map(jnp.shape, jax.tree.leaves(args)))
 
 
 def with_start(guard: Guard, state: Any) -> tuple[Guard, Any]:
