@@ -27,7 +27,7 @@ import cloudpickle
 import jax
 
 from msrl.api import Env, Trainer
-from msrl.backends.faults import Trouble, doom, trouble, victims
+from msrl.backends.injecting import Trouble, doom, trouble, victims
 from msrl.backends.profiling import steps, watch
 from msrl.backends.schedule import Schedule
 from msrl.backends.snapshots import Share, order_of

@@ -11,7 +11,7 @@ import jax
 
 from msrl.api import Env, Trainer
 from msrl.backends.agreeing import may_group
-from msrl.backends.faults import inject
+from msrl.backends.injecting import inject
 from msrl.backends.inline import Inline
 from msrl.backends.remote import assign
 from msrl.backends.switchboard import make_worker

@@ -3,7 +3,7 @@
 import pytest
 
 from msrl import envs
-from msrl.backends.faults import Doomed
+from msrl.backends.injecting import Doomed
 from msrl.backends.remote import assign
 from msrl.backends.schedule import Schedule
 from msrl.pipeline import Deployment, compile
