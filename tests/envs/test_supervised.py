@@ -76,7 +76,8 @@ def assert_same(one, two):
 
 
 @pytest.mark.parametrize("raises", [[("step", 1)], [("step", 50)], [("step", 119)], [("reset", 2)], [("reset", 5)],
-                                    [("step", 20), ("step", 60), ("step", 61), ("reset", 9)]], ids=str)
+                                    [("step", 20), ("step", 60), ("step", 61), ("reset", 9)],
+                                    [("step", number) for number in range(50, 58)]], ids=str)  # on the way back, too
 def test_what_raises_is_replaced(shaky, raises):
     _, first, wanted = played(shaky())
     state, other, found = played(shaky(raises=raises))

@@ -12,7 +12,7 @@ from msrl.envs.wrappers import EpisodeStats, Poisoned, observed
 from msrl.errors import UsageError
 from msrl.pipeline import weights_sha256
 from msrl.runtime.chaos import parse
-from tests.envs.test_saved_batches import steps
+from tests.envs.test_supervised import assert_same, played
 from tests.matrix.test_algorithms import TINY
 
 NAME = "gymnasium:CartPole-v1"
@@ -25,22 +25,12 @@ def env():
     found.close()
 
 
-def played(env, count=12):
-    state, first = env.reset(env.init(jax.random.key(0), 3), jax.random.key(1))
-    return state, first, steps(env, state, count, 0)
-
-
-def assert_same(one, two):
-    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_steps_that_go_wrong_are_made_again(env, caplog):
     before = {*threading.enumerate()}  # others may have left some that hang
-    _, first, wanted = played(env)
+    _, first, wanted = played(env, 12)
     env.timeout = 0.2
     env.trouble([("raise", 1), ("hang", 5), ("raise", 12)])
-    state, other, found = played(env)
+    state, other, found = played(env, 12)
     assert state.failures == 3 and state.plays == 12
     aside = [thread for thread in {*threading.enumerate()} - before if thread.name == "msrl-env"]
     assert len(aside) == 2 and all(thread.daemon for thread in aside)  # one hangs, and would keep no process
@@ -53,7 +43,7 @@ def test_steps_that_go_wrong_are_made_again(env, caplog):
         "An environment failed (RuntimeError: --chaos raise:env); it is replaced.",
         "An environment failed (TimeoutError: It took more than 0.2 seconds); it is replaced.",
         "An environment failed (RuntimeError: --chaos raise:env); it is replaced."]
-    assert played(env)[0].failures == 0  # those who evaluate have none of it
+    assert played(env, 12)[0].failures == 0  # those who evaluate have none of it
 
 
 def test_a_time_out_of_the_environments_own_is_raised_as_it_is(env):
