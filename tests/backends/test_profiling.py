@@ -31,7 +31,8 @@ def watched(trainer, env, deployment, **settings) -> Program:
 
 def check(program: Program, began: float, ended: float) -> dict:
     """The file of a run that has ended: events of an instance are apart or inside one another, and arrows lead from
-    where something is sent to where it is taken, later."""
+    where something is sent to where it is taken, which is over later: whoever takes the newest there is may have begun
+    before it was sent."""
     tracks = program.tracks()
     found = json.loads(trace_json([tracks], Trace()))["traceEvents"]
     events = [event for event in found if event["ph"] == "X"]
@@ -58,7 +59,8 @@ def check(program: Program, began: float, ended: float) -> dict:
             verb = "send" if event["ph"] == "s" else "receive"
             assert spots[event["tid"], event["ts"]].startswith(verb)
     starts = {event["id"]: event["ts"] for event in found if event["ph"] == "s"}
-    assert all(starts[event["id"]] <= event["ts"] + 1e3 for event in found if event["ph"] == "f")
+    ends = {(event["tid"], event["ts"]): event["ts"] + event["dur"] for event in events if event["cat"] == "move"}
+    assert all(starts[event["id"]] <= ends[event["tid"], event["ts"]] for event in found if event["ph"] == "f")
     return {"arrows": len(sends), "events": events, "names": {event["name"] for event in events}}
 
 
