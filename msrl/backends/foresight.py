@@ -26,9 +26,9 @@ def foreseen(worker: "Worker") -> list[CompiledStretch | Chunk]:
                 found += stretches
             case Stretch(nodes=(For() | While() as loop,)) if isinstance(loop, While) or loop.trips:
                 chunk = worker.chunk(loop, loop.trips if isinstance(loop, For) else None)
-                carries = chunk.foresee(*chunk.arguments(
-                    worker.carries(loop, names), worker.wide(names, chunk.constants), 0, chunk.size, worker.root,
-                    worker.engine.guards(chunk.learns)))
+                given = worker.carries(loop, names), worker.wide(names, chunk.constants), 0, chunk.size, worker.root
+                carries = worker.engine.watched(chunk.learns, lambda guards, chunk=chunk, given=given: chunk.foresee(
+                    *chunk.arguments(*given, guards)))
                 names.update(zip((carry.out for carry in loop.carries), carries, strict=True))
                 found.append(chunk)
             case _:

@@ -317,15 +317,15 @@ class Worker:
         most = chunk.size
         while total is None or done < total:
             count = self.schedule.passes(loop_name(node), done, most if total is None else min(most, total - done))
-            arguments = chunk.arguments(carried, self.wide(names, chunk.constants), done, count, self.root,
-                                        self.engine.guards(chunk.learns))
+            given = carried, self.wide(names, chunk.constants), done, count, self.root
             if run is None:
                 began = time.perf_counter()
-                run = chunk.ready(arguments)
+                run = self.engine.watched(chunk.learns, lambda guards, given=given: chunk.ready(
+                    chunk.arguments(*given, guards)))
                 self.count_compiling(time.perf_counter() - began)
             began = time.perf_counter()
             with at_work(self.trace, node) as ready:
-                *carried, passes, guards = ready(run(*arguments))
+                *carried, passes, guards = ready(run(*chunk.arguments(*given, self.engine.guards(chunk.learns))))
             self.engine.judge(chunk.learns, guards)
             done += (passes := int(np.asarray(passes).max()))
             if total is None:

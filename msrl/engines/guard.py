@@ -5,10 +5,12 @@ is not finite leaves the learner's state as it was, and is counted. Under `stop`
 recorded and the run ends there or goes back, so that nothing needs to be undone: what cannot be afforded is a copy of
 the learner for every learn. So the guard has one of every few learns, and the batches since then; from these the
 learn can be done again. A guard that has a record does not change any more.
+
+What a learn is given is known for certain only where it is traced: a part of a batch may be cut there, or drawn. If a
+guard was made for another form, `Misfit` tells of the one that was found, and a new guard is made for it.
 """
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -26,8 +28,15 @@ from msrl.ir.graph import Call, Node, calls
 Guard = dict[str, Any]  # of one learn of the graph
 MOST = 16  # learns between two copies of the learner
 NONE = np.int32(-1)
-UNWATCHED = MappingProxyType({"skipped": np.int32(0), "at": NONE})
 ASIDE = "aside"
+
+
+class Misfit(Exception):
+    """A guard is not for batches of this form; raised while a program is traced, so that nothing has been done."""
+
+    def __init__(self, site: str, args: tuple):
+        super().__init__(site)
+        self.site, self.args = site, jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), x.dtype), args)
 
 
 def is_learn(node: Call) -> bool:
@@ -39,14 +48,16 @@ def learns(nodes: tuple[Node, ...], ops: Ops) -> tuple[Call, ...]:
     return tuple(filter(is_learn, calls(nodes))) if ops.non_finite != "ignore" else ()
 
 
-def new_guard(node: Call, ops: Ops, shapes: Shapes) -> Guard:
-    """Before the first learn, as NumPy has it. The names of what is looked at are noted in the ops."""
+def new_guard(node: Call, ops: Ops, shapes: Shapes, args: tuple | None) -> Guard:
+    """Before the first learn, as NumPy has it, for `args` of this form. The names of what is looked at are noted in the
+    ops."""
     if ops.devices:
         ops, shapes = ops.devices.ops, ops.devices.shapes
-    if any(name.startswith("part_") and name not in shapes.names for name in node.args):
-        return dict(UNWATCHED)  # a part that is cut where it is needed, and has its form only there
-    args = strong(tuple(shapes.names.get(name, 0) for name in node.args))  # a loop's index is a number
-    args = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), args)
+    if args is None:
+        if any(name.startswith("part_") and name not in shapes.names for name in node.args):
+            return {}  # fits nothing: what is cut where it is needed has its form only there
+        args = strong(tuple(shapes.names.get(name, 0) for name in node.args))  # a loop's index is a number
+        args = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), args)
     state = shapes.names[node.reads[0]]
     out, (after, *_) = ops.shape(node, (state,), args, {}, ())
     names = ops.watched[node.writes[0]] = names_of(ops.world.agent.learner, args, out, after)
@@ -73,8 +84,6 @@ def blank(leaf: jax.ShapeDtypeStruct) -> Any:
 def guarded(run: Callable[[Any], tuple[Any, tuple]], ops: Ops, guard: Guard, count: Any, state: Any,
             args: tuple) -> tuple[Any, tuple, Guard]:
     """`run` makes of a learner's state what it learns from the arguments: (value, resources written, guard)."""
-    if not fits(guard, args):
-        return *run(state), guard
     if ASIDE in guard:
         guard = {**guard, ASIDE: {"happened": jnp.bool_(True), "count": count, "args": args}}
     elif "start" in guard:
@@ -96,8 +105,8 @@ def guarded(run: Callable[[Any], tuple[Any, tuple]], ops: Ops, guard: Guard, cou
 
 
 def fits(guard: Guard, args: tuple) -> bool:
-    """Is the batch of the form that the guard was made for? Among several devices, a replay's is not."""
-    if "flags" not in guard:
+    """Is the batch of the form that the guard was made for?"""
+    if not guard:
         return False
     kept = guard[ASIDE]["args"] if ASIDE in guard else jax.tree.map(lambda x: x[0], guard["batches"]) \
         if "batches" in guard else args

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from msrl.engines.finite import error_of
-from msrl.engines.guard import Guard, fault_in, new_guard, skipped
+from msrl.engines.guard import Guard, Misfit, fault_in, new_guard, skipped
 from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
@@ -32,6 +32,7 @@ class HostEngine(Host):
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._programs: dict[int, tuple[Node, CompiledStretch | None]] = {}
         self._guards: dict[str, Guard] = {}  # by the state that a learn makes
+        self._forms: dict[str, tuple] = {}  # of what a learn was given, where it is not the graph's
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
         return self.reference.call(node, args, kwargs, reads)
@@ -47,7 +48,8 @@ class HostEngine(Host):
             if program is None:
                 run_nodes((node,), names, self)
             else:
-                made, guards = program(self.wide(names, program.inputs), self.root, self.guards(program.learns))
+                made, guards = self.watched(program.learns, lambda guards, program=program: program(
+                    self.wide(names, program.inputs), self.root, guards))
                 names.update(made)
                 self.judge(program.learns, guards)
 
@@ -72,12 +74,21 @@ class HostEngine(Host):
 
     # -- learns ------------------------------------------------------------------------------------------------------
 
+    def watched(self, learns: tuple[Call, ...], use: Callable[[dict[str, Guard]], Any]) -> Any:
+        """What `use` makes of the guards of these learns, which fit what it traces."""
+        while True:
+            try:
+                return use(self.guards(learns))
+            except Misfit as found:
+                self._forms[found.site] = found.args
+                del self._guards[found.site]
+
     def guards(self, learns: tuple[Call, ...]) -> dict[str, Guard]:
         """What a program with these learns is given beside its names."""
         for node in learns:
             if node.writes[0] not in self._guards:
                 count = self.ops.devices.mesh.size if self.ops.devices else self.seeds
-                guard = new_guard(node, self.ops, self.shapes)
+                guard = new_guard(node, self.ops, self.shapes, self._forms.get(node.writes[0]))
                 self._guards[node.writes[0]] = guard if not count else jax.tree.map(
                     lambda x, count=count: jax.numpy.broadcast_to(x, (count, *np.shape(x))), guard)
         return {node.writes[0]: self._guards[node.writes[0]] for node in learns}
@@ -102,8 +113,8 @@ class HostEngine(Host):
         for node in nodes:
             program = self.program(node, once=True)
             if program is not None:
-                names.update(program.foresee(self.wide(names, program.inputs), self.root,
-                                             self.guards(program.learns)))
+                names.update(self.watched(program.learns, lambda guards, program=program: program.foresee(
+                    self.wide(names, program.inputs), self.root, guards)))
                 found.append(program)
             elif isinstance(node, Pure):
                 run_nodes((node,), names, self)

@@ -16,7 +16,7 @@ from jax import lax
 
 from msrl.api.agreement import DEVICES
 from msrl.engines.ahead import Ahead
-from msrl.engines.guard import Guard, guarded, into_branch, is_learn, learns, out_of_branch
+from msrl.engines.guard import Guard, Misfit, fits, guarded, into_branch, is_learn, learns, out_of_branch
 from msrl.engines.library import Ops
 from msrl.engines.ops import fold_in, op_keys, strong
 from msrl.engines.reference import metrics_of
@@ -74,10 +74,12 @@ class Traced(Machine):
         keys = fold_in(self.keys[component, method], count)
         run = self.ops.fused(component, method, self.ops.dims(node), self.ops.agent_dims(node))
         args, kwargs = strong(args), strong(kwargs)
-        if is_learn(node) and node.writes[0] in self.guards:
+        if is_learn(node) and (site := node.writes[0]) in self.guards:
+            if not fits(self.guards[site], args):
+                raise Misfit(site, args)
             out, written, guard = guarded(lambda state: run(keys, (state,), args, kwargs), self.ops,
-                                          self.guards[node.writes[0]], count, states[0], args)
-            self.guards = {**self.guards, node.writes[0]: guard}
+                                          self.guards[site], count, states[0], args)
+            self.guards = {**self.guards, site: guard}
         else:
             out, written = run(keys, states, args, kwargs)
         return out, (*written, *((count + 1,) if op.keyed else ()))

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from msrl.api import Actor, Agent, Box, Config, Discrete, Env, EnvSpec, Learner, LearnerState, Record, Step, Trainer
-from msrl.buffers import Rollout
+from msrl.buffers import Replay, Rollout
 
 SPEC = EnvSpec("ditch", Box((2,), -64, 64, "float32"), Discrete(3), max_episode_steps=64)
 NEVER = 10**6
@@ -150,6 +150,21 @@ class OneProgram(Walk):
                     msrl.replay_buffer_insert(obs=obs, reward=step.reward)
                     obs = step.obs
                 msrl.agent_learn(msrl.replay_buffer_sample())
+
+
+class FlatLearner(WalkLearner):
+    def learn(self, state, key, batch):
+        return super().learn(state, key, Record(obs=batch.obs[None], reward=batch.reward[None]))
+
+
+class Drawn(Walk):
+    """Learns from what it draws of all there was."""
+
+    def agent(self):
+        return Agent(WalkActor(), FlatLearner())
+
+    def buffers(self):
+        return {"rollout": Replay(capacity=64, batch_size=32)}
 
 
 def trees_equal(one, two) -> bool:
