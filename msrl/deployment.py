@@ -75,7 +75,7 @@ class Deployment:
                              docs=DOCS) from error
         try:
             table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # the former of a number with thousands of digits, too
             found = re.search(r" \(at line (\d+), column (\d+)\)$", str(error))
             span = _span(path, text, int(found[1]), int(found[2])) if found else None
             why = str(error)[:found.start()] if found else str(error)

@@ -1,11 +1,14 @@
 """Deployments as files: what is written is read back, and what cannot be read is told by its line."""
 
+import re
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from msrl.deployment import Deployment, Host
 from msrl.errors import UsageError
+from msrl.feasibility import Setting, check
 
 WHOLE = """\
 distribution = "single-learner-coarse"
@@ -178,6 +181,31 @@ The deployment {name} cannot be read.
 {why}.
 Name a TOML file, as `msrl train` leaves one in its run folder.
 See docs/distributions.md."""
+
+
+PIECES = st.binary(max_size=4) | st.sampled_from([
+    b"\n", b"\r", b"=", b"[[hosts]]", b"[hosts]", b"[x]\n", b'"', b"'''", b"-1", b"0", b"9" * 5000, b"1e400", b"nan", b"true",
+    b"1979-05-27", b"[" * 3000, b"{a={", b"a.b.c = 1\n", b"\\u0000", b"\\ud800", b"\x00", b"\xef\xbb\xbf", b"hosts = 3\n",
+    b"local", b"central-async", b"/", b"../x.py:X", b"multi-learner", b"threads", b"#"])
+
+
+WORDS = re.findall(r"\w+|\W", WHOLE)
+
+
+@example([(WORDS.index("4"), 1, b"9" * 5000)]).via("no number that Python reads")
+@example([(WORDS.index("4"), 1, b"[" * 3000)]).via("deeper than Python goes")
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, len(WORDS) - 1), st.integers(0, 8), PIECES), min_size=1, max_size=4))
+def test_whatever_a_file_says_is_taken_or_refused(tmp_path_factory, changes):
+    words = [word.encode() for word in WORDS]
+    for start, gone, new in changes:
+        words[start:start + gone] = [new]
+    file = tmp_path_factory.getbasetemp() / "changed.toml"
+    file.write_bytes(b"".join(words))
+    try:
+        check(Deployment.from_file(file), Setting("jax:CartPole-v1", traceable=True, agents=0, num_envs=8, shards=4))
+    except UsageError as error:
+        assert str(error)
 
 
 def test_switches_of_passes():
