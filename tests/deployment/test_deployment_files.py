@@ -184,11 +184,9 @@ See docs/distributions.md."""
 
 
 PIECES = st.binary(max_size=4) | st.sampled_from([
-    b"\n", b"\r", b"=", b"[[hosts]]", b"[hosts]", b"[x]\n", b'"', b"'''", b"-1", b"0", b"9" * 5000, b"1e400", b"nan", b"true",
-    b"1979-05-27", b"[" * 3000, b"{a={", b"a.b.c = 1\n", b"\\u0000", b"\\ud800", b"\x00", b"\xef\xbb\xbf", b"hosts = 3\n",
-    b"local", b"central-async", b"/", b"../x.py:X", b"multi-learner", b"threads", b"#"])
-
-
+    b"\n", b"\r", b"=", b"[[hosts]]", b"[hosts]", b"[x]\n", b'"', b"'''", b"-1", b"0", b"9" * 5000, b"1e400", b"nan",
+    b"true", b"1979-05-27", b"[" * 3000, b"{a={", b"a.b.c = 1\n", b"\\u0000", b"\\ud800", b"\x00", b"\xef\xbb\xbf",
+    b"hosts = 3\n", b"local", b"central-async", b"/", b"../x.py:X", b"multi-learner", b"threads", b"#"])
 WORDS = re.findall(r"\w+|\W", WHOLE)
 
 
