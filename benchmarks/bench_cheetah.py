@@ -2,10 +2,10 @@
 
 python -m benchmarks.bench_cheetah [--rounds 7] [--seconds 3] [--quick]
 
-An update has SB3's 2048 steps, 32 of each environment; 10 epochs in minibatches of 64; 64-64 networks. Against SB3 and
-RLlib with Gymnasium's environments, which is what they have. The bound is what the environments alone and the learning
-alone, written by hand, would take one after another; where actors act while the learner learns (+overlap), the longer
-of the two.
+An update has SB3's 2048 steps, 32 of each environment; 10 epochs in minibatches of 64; 64-64 networks. Against torch
+by hand, SB3 and RLlib, with Gymnasium's environments, which is what they have. The bound is what the environments
+alone and the learning alone, written by hand, would take one after another; where actors act while the learner learns
+(+overlap), the longer of the two.
 """
 
 import msrl
@@ -35,9 +35,10 @@ def measure(effort: Effort, report: Report) -> None:
     learning = Jitted("learning alone", update, state, STEPS)
     sb3 = start(report, "SB3", "benchmarks.peers.sb3:ppo", **THEIRS)
     rllib = start(report, "RLlib", "benchmarks.peers.rllib:ppo", **THEIRS)
-    contestants = [each for each in (ours, ahead, stepping, learning, sb3, rllib) if each is not None]
+    torch = start(report, "by hand", "benchmarks.peers.by_hand:ppo", **THEIRS)
+    contestants = [each for each in (ours, ahead, stepping, learning, torch, sb3, rllib) if each is not None]
     speeds = alternate(contestants, effort)
-    for other, target in ((sb3, 3.0), (rllib, 4.0)):
+    for other, target in ((torch, None), (sb3, 3.0), (rllib, 4.0)):
         if other is not None:
             report.add(compare(NAME, other.name, speeds["ours"], speeds[other.name], target))
     both = list(zip(speeds[stepping.name], speeds[learning.name], strict=True))
