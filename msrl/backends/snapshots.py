@@ -128,6 +128,7 @@ def wanted(worker: "Worker", name: str) -> tuple[For | While | None, tuple[str, 
 def take(worker: "Worker", loop: For | While, passes: int, names: Names, carried: Names) -> Iterator[None]:
     """Leaves a `Share` in `worker.share`. `carried` has what the loop hands on, by `key`; yields while it waits for
     what was sent to it."""
+    worker.engine.settle()
     _, live = wanted(worker, loop_name(loop))
     for mine, needed in ((names, live), (carried, tuple(carried))):
         yield from worker.inbox.force(mine, needed)

@@ -27,21 +27,7 @@ from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
 from msrl.engines.xla import Chunk, no_metrics, zeros
-from msrl.ir.graph import (
-    Call,
-    Carry,
-    Flush,
-    For,
-    If,
-    Node,
-    Recv,
-    Send,
-    Stretch,
-    While,
-    base,
-    is_resource,
-    walk,
-)
+from msrl.ir.graph import Call, Carry, Flush, For, If, Node, Recv, Send, Stretch, While, base, is_resource, walk
 from msrl.ir.interp import Names
 from msrl.ir.placed import PARAMETERS, LocalProgram
 from msrl.runtime.channels import Exchange, Line
@@ -106,6 +92,7 @@ class Worker:
         self.count_compiling(time.perf_counter() - began)
         try:
             yield from self.block(nodes, names, top=True)
+            self.engine.settle()
             yield from self.inbox.force(names, self.program.results)
             yield from self.inbox.drain()
             self.resources = {base(result): self.each(names[result]) for result in self.program.results}
@@ -163,6 +150,7 @@ class Worker:
                 yield from self.inbox.force(names, wanted)
             match part:
                 case Send():
+                    self.engine.settle()
                     while self.exchange.full(part.move, self.instance):
                         self.go_on(names)
                         yield None
@@ -326,7 +314,7 @@ class Worker:
             began = time.perf_counter()
             with at_work(self.trace, node) as ready:
                 *carried, passes, guards = ready(run(*chunk.arguments(*given, self.engine.guards(chunk.learns))))
-            self.engine.judge(chunk.learns, guards)
+            self.engine.take_back(chunk.learns, guards)
             done += (passes := int(np.asarray(passes).max()))
             if total is None:
                 if passes < count:
@@ -378,6 +366,7 @@ class Worker:
 
     def look(self, names: Names, carried: Names) -> Names:
         """All resources as they are now. Of those that live elsewhere, what has not arrived yet is left out."""
+        self.engine.settle()
         live = {base(name): value for name, value in names.items() if is_resource(name)}
         live.update({base(name): value for name, value in carried.items() if name and is_resource(name)})
         taken = {name: value.value if isinstance(value, Pending) else value for name, value in live.items()

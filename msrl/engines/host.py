@@ -32,9 +32,11 @@ class HostEngine(Host):
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._programs: dict[int, tuple[Node, CompiledStretch | None]] = {}
         self._guards: dict[str, Guard] = {}  # by the state that a learn makes
+        self._unsettled: dict[str, Call] = {}  # by the same, learns that nobody has looked at since
         self._forms: dict[str, tuple] = {}  # of what a learn was given, where it is not the graph's
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
+        self.settle()
         return self.reference.call(node, args, kwargs, reads)
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
@@ -51,7 +53,7 @@ class HostEngine(Host):
                 made, guards = self.watched(program.learns, lambda guards, program=program: program(
                     self.wide(names, program.inputs), self.root, guards))
                 names.update(made)
-                self.judge(program.learns, guards)
+                self.take_back(program.learns, guards)
 
     def program(self, node: Node, once: bool) -> CompiledStretch | None:
         """What a node compiles to; None for one that Python takes. An op that no stretch holds is its own program."""
@@ -93,12 +95,18 @@ class HostEngine(Host):
                     lambda x, count=count: jax.numpy.broadcast_to(x, (count, *np.shape(x))), guard)
         return {node.writes[0]: self._guards[node.writes[0]] for node in learns}
 
-    def judge(self, learns: tuple[Call, ...], guards: dict[str, Guard]) -> None:
-        """Takes the guards back; raises if one of the learns was not finite and the run is not to go on."""
+    def take_back(self, learns: tuple[Call, ...], guards: dict[str, Guard]) -> None:
         self._guards.update(guards)
-        fault = fault_in(guards, self.ops, self.seeds) if guards else None
-        if fault is not None:
-            raise error_of(fault).retold(span=next(node.span for node in learns if node.writes[0] == fault.site))
+        self._unsettled.update((node.writes[0], node) for node in learns)
+
+    def settle(self) -> None:
+        """Raises if a learn was not finite and the run is not to go on. Until then nobody waits for learns: they go on
+        while Python does other things. It must be called before anything leaves this engine, for an environment too."""
+        if self._unsettled:
+            learns, self._unsettled = self._unsettled, {}
+            fault = fault_in({site: self._guards[site] for site in learns}, self.ops, self.seeds)
+            if fault is not None:
+                raise error_of(fault).retold(span=learns[fault.site].span)
 
     @property
     def skipped(self) -> Any:

@@ -54,6 +54,9 @@ class Reference(Host):
             return self.apply(node.component, node.method, args, kwargs, reads, self.ops.dims(node),
                               self.ops.agent_dims(node))
 
+    def settle(self) -> None:
+        """Learns are judged as they are done: nothing is left to look at."""
+
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
         with blame(node, RunError):
             return self.ops.scopes.evaluate(node, inputs)
