@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from msrl.api import Buffer, Record
-from msrl.api.agreement import DEVICES, LEARNERS, in_scope
+from msrl.api.agreement import DEVICES, LEARNERS, in_scope, together
 from msrl.engines.world import Over, World, device
 from msrl.errors import TypeCheckError
 
@@ -124,7 +124,7 @@ def fuse(op: Op, count: int, num_envs: int, dims: Dims,
     def run(keys, states, args, fields):
         if count == 1:
             out, written = op.run(keys, states, args, fields)
-            return jax.tree.map(settle_devices, out) if op.over and in_scope(DEVICES) else out, written
+            return settle_devices(out) if op.over and in_scope(DEVICES) else out, written
         axes = divide(op, args, fields, num_envs, dims)
         args, fields = jax.tree.map(lambda x, dim: x if dim < 0 else x.reshape(
             *x.shape[:dim], count, x.shape[dim] // count, *x.shape[dim + 1:]), (args, fields), axes)
@@ -148,7 +148,7 @@ def fuse(op: Op, count: int, num_envs: int, dims: Dims,
                 instead="Change parameters by `self.apply_gradients(...)`; pass anything else that a batch goes into "
                         "through `self.agree(...)`, which takes the mean over all learners.") from problem
         out = jax.tree.map(settle, out)
-        return jax.tree.map(settle_devices, out) if in_scope(DEVICES) else out, written
+        return settle_devices(out) if in_scope(DEVICES) else out, written
 
     def unfold(x):  # (..., S, B / S, ...) → (..., B, ...)
         at = op.out_dim
@@ -184,9 +184,12 @@ def settle(x: Any) -> Any:
     return x.mean(0).astype(x.dtype) if x.ndim == 1 else x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
 
 
-def settle_devices(x: Any) -> Any:
+def settle_devices(out: Any) -> Any:
     """The same along a mesh."""
-    return jax.lax.pmean(x, DEVICES).astype(x.dtype) if x.ndim == 0 else jax.lax.all_gather(x, DEVICES, tiled=True)
+    leaves, form = jax.tree.flatten(out)
+    means = iter(together([leaf for leaf in leaves if leaf.ndim == 0]))
+    return jax.tree.unflatten(form, [next(means).astype(leaf.dtype) if leaf.ndim == 0 else
+                                     jax.lax.all_gather(leaf, DEVICES, tiled=True) for leaf in leaves])
 
 
 def roots(seed: int, seeds: int, stream: int = 0) -> jax.Array:
