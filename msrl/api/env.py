@@ -58,6 +58,7 @@ class Env(ABC):
     state slot holds NumPy arrays and a handle, and whose methods take and return NumPy."""
 
     traceable: bool = True
+    draws: bool = True  # does a step use its key? If not, none is made for it on the host
     spec: EnvSpec
 
     @abstractmethod

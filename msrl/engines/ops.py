@@ -28,6 +28,7 @@ class Op:
     run: Callable[[jax.Array, tuple, tuple, dict], tuple[Any, tuple]]
     traceable: bool
     keyed: bool = True  # its last resource is a counter
+    draws: bool = True  # does it use its key?
     over: Over | None = None  # runs once for each of these
     out_dim: int | None = 0  # the dimension of its value on which they lie; None if learners agree on it
     states: bool = True  # does each have a state of its own? (weights are shared)
@@ -52,7 +53,7 @@ def make_op(world: World, component: str, method: str) -> Op:
             def step(key, states, args, fields):
                 state, out = env.step(states[0], args[0], key)
                 return out, (state,)
-            return Op(step, env.traceable, over="shard")
+            return Op(step, env.traceable, draws=env.traceable or env.draws, over="shard")
         case "actor", "act":
             return Op(lambda key, s, a, k: (actor.act(s[0], key, *a), ()), True, over="shard", states=False,
                       by_agent=by_agent)
@@ -105,7 +106,7 @@ def alone(op: Op, component: str, method: str) -> Callable[..., tuple[Any, tuple
     key = jax.jit(lambda root, shard, count: call_key(op_key(root, component, method), shard, count))
 
     def run(root, shard, count, states, args, fields):
-        return op.run(key(root, shard, count), states, args, fields)
+        return op.run(key(root, shard, count) if op.draws else None, states, args, fields)
 
     # States are linear (only the newest is ever read), so those an op replaces can be given away; weights cannot, and
     # a learner's state is still wanted if the learn turns out not to be finite.

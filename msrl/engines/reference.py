@@ -50,16 +50,22 @@ class Reference(Host):
 
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
         self.site = node.writes[0] if node.writes else ""
-        with blame(node, RunError):
+        try:
             return self.apply(node.component, node.method, args, kwargs, reads, self.ops.dims(node),
                               self.ops.agent_dims(node))
+        except Exception:
+            with blame(node, RunError):
+                raise
 
     def settle(self) -> None:
         """Learns are judged as they are done: nothing is left to look at."""
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
-        with blame(node, RunError):
+        try:
             return self.ops.scopes.evaluate(node, inputs)
+        except Exception:
+            with blame(node, RunError):
+                raise
 
     def apply(self, component: str, method: str, args: tuple, kwargs: dict[str, Any], reads: tuple,
               dims: Dims = (), agents: ArgDims = ()) -> tuple[Any, tuple]:

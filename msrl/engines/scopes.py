@@ -21,8 +21,10 @@ class Scopes:
         self._globals = cache(self._make_globals)
 
     def evaluate(self, node: Pure, inputs: dict[str, Any]) -> Any:
-        # One namespace for all names: what is inside a comprehension or a lambda sees globals only.
-        return eval(_code(node.expr), {**self._globals(node.scope), **inputs})
+        code, known = _code(node.expr), self._globals(node.scope)
+        # What is inside a comprehension or a lambda sees globals only, so that all names must be among them.
+        inside = any(isinstance(const, CodeType) for const in code.co_consts)
+        return eval(code, {**known, **inputs}) if inside else eval(code, known, inputs)
 
     def _make_globals(self, scope: str) -> dict[str, Any]:
         raw = inspect.getattr_static(type(self.trainer), scope)

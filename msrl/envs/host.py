@@ -27,7 +27,7 @@ def seeds(key: jax.Array, num_envs: int) -> list[int]:
 class HostEnv(Env):
     """An environment whose state is a batch behind a handle. Pickles as its name, and so reaches other processes."""
 
-    traceable = False
+    traceable = draws = False
     exact = True  # may a batch keep all actions since the start, to be restored to the bit?
     timeout: float | None = None  # how many seconds a step may take
 

@@ -18,7 +18,10 @@ from msrl.envs.wrappers import (
 )
 from msrl.envs.wrappers.moments import Moments, empty, union, update
 from msrl.errors import EnvError
+from msrl.pipeline import compile
 from tests.envs.toys import Scripted, play
+from tests.matrix.loops import LOOPS
+from tests.matrix.toys import HostCorridor
 
 T = 40
 both = pytest.mark.parametrize("traceable", [False, True], ids=["numpy", "jax"])
@@ -216,6 +219,26 @@ def test_no_statistics_without_the_wrapper():
 class Nothing(Wrapper):
     def rewrap(self, env):
         return Nothing(env)
+
+
+class Drawing(Nothing):
+    def step(self, state, action, key):
+        return super().step(state, action, key)
+
+
+@pytest.mark.parametrize(("wrap", "draws", "given"), [
+    (Nothing, False, False), (Nothing, True, True), (Drawing, False, True)], ids=["never", "inside", "wrapper"])
+def test_a_key_is_made_for_those_who_use_it(wrap, draws, given):
+    keys = []
+
+    class Watched(HostCorridor):
+        def step(self, state, action, key):
+            keys.append(key)
+            return super().step(state, action, key)
+
+    Watched.draws = draws
+    list(compile(LOOPS["Plain"], wrap(Watched()), updates=1).run())
+    assert keys and {key is not None for key in keys} == {given}
 
 
 WRAPPERS = [

@@ -31,6 +31,7 @@ class Wrapper(Env):
         self.env = env
         self.spec = env.spec
         self.traceable = env.traceable
+        self.draws = env.draws or type(self).step is not Wrapper.step
 
     @property
     def xp(self) -> ModuleType:
