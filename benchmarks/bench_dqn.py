@@ -13,7 +13,7 @@ from benchmarks.report import Report, command
 
 BATCH, CAPACITY, WARMUP = 64, 100_000, 500
 SETTINGS = dict(num_envs=1, batch_size=BATCH, hidden=(100,), capacity=CAPACITY, double=False, target_every=10_000,
-                tau=1.0, epsilon_start=0.05, epsilon_end=0.05)
+                tau=1.0, anneal=False, epsilon_start=0.05, epsilon_end=0.05)
 
 
 def measure(effort: Effort, report: Report) -> None:

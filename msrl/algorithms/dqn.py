@@ -49,6 +49,9 @@ class DQNConfig(ReplayConfig):
     """Widths of the hidden layers."""
     learning_rate: NotNegative = 1e-3
     """Step size of Adam."""
+    anneal: bool = True
+    """Whether the step size falls to zero over the training. With a constant one, a policy that is as good as can be may
+    be lost again, and the last one counts."""
     gamma: Portion = 0.99
     """Discount per step."""
     huber_delta: Positive = 100.0
@@ -115,7 +118,9 @@ class DQNLearner(Learner):
     def __init__(self, network: QNetwork, obs: jax.ShapeDtypeStruct, config: DQNConfig):
         self.network, self.obs, self.config = network, obs, config
         clip = optax.clip_by_global_norm(config.max_grad_norm)
-        self.optimiser = optax.chain(clip, optax.adam(config.learning_rate))
+        learns = -(-config.iterations // config.train_every)
+        rate = optax.linear_schedule(config.learning_rate, 0.0, learns) if config.anneal else config.learning_rate
+        self.optimiser = optax.chain(clip, optax.adam(rate))
         self.loss = partial(dqn_loss, network=network, config=config)
 
     def init(self, key):
