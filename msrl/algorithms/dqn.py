@@ -2,8 +2,9 @@
 al., 2016, https://arxiv.org/abs/1509.06461) and duelling networks (Wang et al., 2016,
 https://arxiv.org/abs/1511.06581) as options.
 
-Departures from the papers: Adam in place of RMSProp; gradients are cut by their norm, and errors by a Huber loss; the
-target network can follow slowly instead of jumping. A truncated episode bootstraps from its last observation.
+Departures from the papers: Adam in place of RMSProp, with a step size that falls to zero; gradients are cut by their
+norm, and errors by a Huber loss; the target network can follow slowly instead of jumping. A truncated episode bootstraps
+from its last observation.
 """
 
 from dataclasses import dataclass
