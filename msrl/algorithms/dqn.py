@@ -3,8 +3,8 @@ al., 2016, https://arxiv.org/abs/1509.06461) and duelling networks (Wang et al.,
 https://arxiv.org/abs/1511.06581) as options.
 
 Departures from the papers: Adam in place of RMSProp, with a step size that falls to zero; gradients are cut by their
-norm, and errors by a Huber loss; the target network can follow slowly instead of jumping. A truncated episode bootstraps
-from its last observation.
+norm, and errors by a Huber loss; the target network can follow slowly instead of jumping. A truncated episode
+bootstraps from its last observation.
 """
 
 from dataclasses import dataclass
@@ -51,8 +51,8 @@ class DQNConfig(ReplayConfig):
     learning_rate: NotNegative = 1e-3
     """Step size of Adam."""
     anneal: bool = True
-    """Whether the step size falls to zero over the training. With a constant one, a policy that is as good as can be may
-    be lost again, and the last one counts."""
+    """Whether the step size falls to zero over the training. With a constant one, a policy that is as good as can be
+    may be lost again, and the last one counts."""
     gamma: Portion = 0.99
     """Discount per step."""
     huber_delta: Positive = 100.0
