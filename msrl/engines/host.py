@@ -82,6 +82,7 @@ class HostEngine(Host):
             try:
                 return use(self.guards(learns))
             except Misfit as found:
+                assert found.site not in self._forms, "a learn has one form"
                 self._forms[found.site] = found.args
                 del self._guards[found.site]
 

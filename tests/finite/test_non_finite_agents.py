@@ -29,7 +29,7 @@ def run(deployment, mode, strict):
     return program, update
 
 
-@pytest.mark.parametrize(("deployment", "strict"), [(Deployment(), False), (APART, True)])
+@pytest.mark.parametrize(("deployment", "strict"), [(Deployment(), False), (APART, True), (APART, False)])
 def test_stops_at_the_same_update(deployment, strict):
     with pytest.raises(NonFiniteError) as caught:
         run(deployment, "stop", strict)
