@@ -34,6 +34,7 @@ from msrl.backends.wire import Message
 from msrl.backends.worker import Look, Worker
 from msrl.engines.reference import Reference
 from msrl.errors import LostError, RoomError, UsageError
+from msrl.runtime import cache
 from msrl.runtime.chaos import Fault, Killed
 from msrl.runtime.tracing import Trace
 
@@ -85,6 +86,7 @@ class Host:
         def post(fragment: str, instances: Sequence[int], message: Message) -> None:
             self.mailbox.send(message, [others[fragment, instance] for instance in instances])
 
+        cache.enable()
         try:
             if group is not None:  # before JAX looks for devices
                 jax.distributed.initialize(group.address, group.size, group.number,

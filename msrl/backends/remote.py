@@ -144,10 +144,12 @@ def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: En
 
 def environment() -> dict[str, str]:
     """The variables that workers need before they start: JAX's settings, strict mode's pins among them, and the way to
-    this package."""
+    this package. They keep compiled programs if this process does, each on its own host."""
     chosen = {name: value for name, value in os.environ.items()
               if name.startswith(("JAX_", "MSRL_")) or name in ("XLA_FLAGS", *surroundings.VARIABLES)}
     package = str(Path(__file__).parents[2])
+    if jax.config.jax_compilation_cache_dir is None:
+        chosen["MSRL_CACHE_DIR"] = "off"
     return {**chosen, "PYTHONPATH": os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))}
 
 

@@ -243,6 +243,17 @@ def test_a_users_file_need_not_be_where_the_worker_is(tmp_path):
     assert away(LOOPS["Plain"], Corridor(), SPREAD[0], 1).backend.assignments[0].files == ()  # it has no use for it
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_workers_keep_compiled_programs_if_the_coordinator_does(kept, monkeypatch, tmp_path):
+    monkeypatch.delenv("MSRL_CACHE_DIR", raising=False)
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path) if kept else None)
+    try:
+        assert ("MSRL_CACHE_DIR" in remote.environment()) is not kept
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
 # -- values on the wire ----------------------------------------------------------------------------------------------
 
 
