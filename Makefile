@@ -14,7 +14,7 @@ train: .venv/core  ## train PPO on CartPole with a live display, then play 100 e
 	$(BIN)/msrl train ppo --env CartPole-v1
 
 test: .venv/dev  ## the whole test suite
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: .venv/dev  ## lint, types of the compiler parts, the architecture test
 	$(BIN)/ruff check .

@@ -117,7 +117,7 @@ def test_instances_on_three_hosts_have_the_bits_of_one_process():
                                   deployment=Deployment(distribution, "inline", **counts), **PPO, **more)
                 *_, last = program.run()
                 wanted.append([distribution, last.env_steps, weights_sha256(program.params())])
-            out, errors = coordinator.communicate(timeout=120)
+            out, errors = coordinator.communicate(timeout=600)
         assert coordinator.returncode == 0, errors
         found = [json.loads(line) for line in out.splitlines()]
     assert [[name, steps, weights] for name, _, steps, weights in found] == wanted
