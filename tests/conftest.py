@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.load_profile("ci")  # the same examples in every run, however long one takes
 
 CACHE_BYTES = 400 * 2**20
 SLOW = ("test_ray_backend.py", "test_devices.py", "test_remote.py", "test_agents.py", "test_cluster.py",
