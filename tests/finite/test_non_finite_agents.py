@@ -29,7 +29,8 @@ def run(deployment, mode, strict):
     return program, update
 
 
-@pytest.mark.parametrize(("deployment", "strict"), [(Deployment(), False), (APART, True), (APART, False)])
+@pytest.mark.parametrize(("deployment", "strict"), [
+    (Deployment(), False), (APART, True), (Deployment("environments", "threads"), False)])
 def test_stops_at_the_same_update(deployment, strict):
     with pytest.raises(NonFiniteError) as caught:
         run(deployment, "stop", strict)
