@@ -1,10 +1,13 @@
 """A short soak on threads: runs with faults at random points finish, add up, and leave nothing behind. `SECONDS` makes
 it longer; `make soak` is the long one, with a bar for learning."""
 
+import os
+import socket
+
 import pytest
 
 from benchmarks import soak
-from benchmarks.soak import Held, Task
+from benchmarks.soak import Held, Task, held
 from msrl import running
 
 SECONDS = 1.0  # at least two runs, whatever they take
@@ -31,8 +34,24 @@ def test_runs_with_random_faults_leave_nothing_behind(capsys):
 
 
 def test_what_is_left_is_told():
-    before = Held(frozenset({1}), frozenset({"a"}), 2, 9, frozenset())
+    before = Held(frozenset({1}), frozenset({"a"}), 2, 5, 9, frozenset())
     assert before.more_than(before) == []
-    after = Held(frozenset({1, 7}), frozenset({"a", "b"}), 3, 8, frozenset({"psm_1"}))
+    after = Held(frozenset({1, 7}), frozenset({"a", "b"}), 3, 5, 8, frozenset({"psm_1"}))
     assert after.more_than(before) == ["processes [7]", "threads ['b']", "shared memory ['psm_1']",
                                        "3 ports instead of 2"]
+
+
+def test_handles_that_hold_something_count():
+    before = held()
+    with socket.socket() as port, socket.socket() as unused:
+        assert held().more_than(before) == []  # neither listens nor leads anywhere
+        port.bind(("127.0.0.1", 0))
+        port.listen()
+        assert held().more_than(before) == [f"{before.ports + 1} ports instead of {before.ports}"]
+        unused.connect(port.getsockname())
+        assert f"{before.connections + 1} connections instead of {before.connections}" in held().more_than(before)
+    read, write = os.pipe()
+    assert held().more_than(before) == [f"{before.files + 2} file handles instead of {before.files}"]
+    os.close(read)
+    os.close(write)
+    assert held().more_than(before) == []
