@@ -40,7 +40,7 @@ class Task:
     env: str = "envpool:CartPole-v1"  # on the host, so that its steps can raise and hang
     bar: float = 475.0
     settings: dict[str, Any] = field(default_factory=lambda: dict(
-        total_steps=400_000, shards=2, distribution="single-learner-coarse", actors=2))
+        total_steps=600_000, shards=2, distribution="single-learner-coarse", actors=2))
     checkpoint_every: int = 2
 
     @property
