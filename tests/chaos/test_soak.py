@@ -25,7 +25,7 @@ SMALL = dict(strict=True, total_steps=384, num_envs=8, rollout=4, hidden=(4,), e
 
 
 def test_runs_with_random_faults_leave_nothing_behind(capsys):
-    task = Task("threads", env="gymnasium:CartPole-v1", bar=0.0, settings=SMALL)
+    task = Task("threads", env="gymnasium:CartPole-v1", bar=0.0, settings=SMALL, checkpoint_every=2)
     assert task.passes == 12
     assert soak.soak(task, SECONDS, every=3.0, seed=11) == []
     first, *others = capsys.readouterr().out.splitlines()
