@@ -59,23 +59,19 @@ class Evaluator:
             return self._on_host(env, weights, root, episodes)
         play = self._program(env, weights, episodes).result()
         # What the environment has learnt is a constant here, so that this is compiled anew for each.
-        state = jax.jit(lambda root: self._init(env, root, episodes), compiler_options=RUN_ONCE)(root)
-        return jax.tree.map(np.asarray, play(weights, state, root))
-
-    def _init(self, env: Env, root: jax.Array, episodes: int) -> Any:
-        return env.init(_keys(root)[0], episodes)
+        begin, *keys = _keys(root)
+        state = jax.jit(lambda key: env.init(key, episodes), compiler_options=RUN_ONCE)(begin)
+        return jax.tree.map(np.asarray, play(weights, state, *keys))
 
     def _program(self, env: Env, weights: Any, episodes: int) -> Ahead:
         """Traced once for each number of episodes in turn."""
         if self._play is not None and self._play[0] == episodes:
             return self._play[1]
-        root = jax.random.key(0)
-        state = jax.eval_shape(lambda root: self._init(env, root, episodes), root)
+        key = jax.random.key(0)
+        state = jax.eval_shape(lambda key: env.init(key, episodes), key)
         limit = env.spec.max_episode_steps or LONGEST
 
-        def play(weights: Any, state: Any, root: jax.Array) -> Episodes:
-            _, reset, playing = _keys(root)
-
+        def play(weights: Any, state: Any, reset: jax.Array, playing: jax.Array) -> Episodes:
             def going(carry: tuple) -> Any:
                 return carry[3][2].any() & (carry[0] < limit)
 
@@ -88,7 +84,7 @@ class Evaluator:
             start = jnp.int32(0), *env.reset(state, reset), _zeros(episodes, jnp)
             return Episodes(*jax.lax.while_loop(going, body, start)[3])
 
-        self._play = episodes, Ahead(jax.jit(play), weights, state, root)
+        self._play = episodes, Ahead(jax.jit(play), weights, state, key, key)
         return self._play[1]
 
     def _on_host(self, env: Env, weights: Any, root: jax.Array, episodes: int) -> Episodes:
@@ -107,8 +103,10 @@ class Evaluator:
         return Episodes(*totals)
 
 
+@jax.jit
 def _keys(root: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """To make the environments, to reset them, and to play."""
+    """To make the environments, to reset them, and to play. A program of its own: where keys are derived in the program
+    that draws with them, XLA derives them for every number anew, which takes seconds to compile."""
     begin, play = jax.random.split(jax.random.fold_in(root, STREAM))
     return *jax.random.split(begin), play
 

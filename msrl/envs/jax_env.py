@@ -70,9 +70,10 @@ class JaxEnv(Env):
         limit = self.spec.max_episode_steps
         truncated = jnp.zeros_like(terminated) if limit is None else (steps >= limit) & ~terminated
         done = terminated | truncated
+        begin = jax.random.fold_in(key, 0)  # XLA would compile it into each of the draws, again and again
 
         def restart():
-            fresh = _strong(self.reset_batch(jax.random.fold_in(key, 0), num_envs))
+            fresh = _strong(self.reset_batch(begin, num_envs))
             return _where(done, (fresh, self._observe(fresh)), (inner, final_obs))
 
         # Drawing B starting states costs more than most dynamics, and in most steps no episode ends.
