@@ -2,7 +2,8 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+COMPILE := $(BIN)/python -m compileall -q -j 0 .venv/lib
 export PIP_NO_WARN_CONFLICTS = 1
 
 .PHONY: help train test check verify learn bench peers soak clean
@@ -53,10 +54,12 @@ clean:  ## forget the environment and all caches
 
 .venv/core: .venv/pip pyproject.toml constraints.txt
 	$(INSTALL) --editable .
+	-@$(COMPILE) > /dev/null
 	@touch $@
 
 .venv/dev: .venv/pip pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[dev]'
+	-@$(COMPILE) > /dev/null
 	@touch $@ .venv/core
 
 .venv-peers/done: benchmarks/peers/requirements.txt
