@@ -120,6 +120,18 @@ def test_goes_back_and_takes_other_keys(tmp_path):
     assert replay(tmp_path / "run" / "faults" / "update-3").found == ("batch.reward", "metrics.loss", "params/w")
 
 
+def test_goes_back_to_what_is_kept_in_memory(monkeypatch):
+    """Without a run folder, too."""
+    monkeypatch.setattr(running, "SNAPSHOT_SECONDS", 0.0)
+    job = prepare(WALK, f"{FILE}:Unlucky", seed=0, non_finite="rollback", eval_episodes=1)
+    lines = Lines()
+    found = running.run(job, None, lines)
+    (back,) = (line for line in lines.lines if line.startswith("back"))
+    assert back.endswith(("Going on from 16 steps (1 of 3 times).", "Going on from 32 steps (1 of 3 times)."))
+    assert (found.status, found.env_steps, found.restarts) == ("finished", 96, 1)
+    assert np.isfinite(found.params["w"]).all()
+
+
 def test_goes_back_to_the_beginning_and_not_for_ever():
     job = prepare(WALK, f"{FILE}:Spoilt", non_finite="rollback", restarts=1, eval_episodes=1)
     lines = Lines()
