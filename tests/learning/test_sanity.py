@@ -17,16 +17,16 @@ def mean_return(algorithm: str, env: str, **config) -> float:
 
 
 def test_ppo_balances_a_pole():
-    assert mean_return("ppo", "CartPole-v1", total_steps=100_000) > 300  # (about 20)
+    assert mean_return("ppo", "CartPole-v1", total_steps=60_000) > 300  # (about 20)
 
 
 def test_ppo_balances_a_pole_on_the_host():
-    assert mean_return("ppo", "gymnasium:CartPole-v1", total_steps=20_000, num_envs=8, rollout=64) > 150
+    assert mean_return("ppo", "gymnasium:CartPole-v1", total_steps=12_000, num_envs=8, rollout=64) > 150
 
 
 @pytest.mark.parametrize("algorithm", ["a2c", "a3c", "impala"])
 def test_actor_critics_balance_a_pole(algorithm):
-    assert mean_return(algorithm, "CartPole-v1", total_steps=150_000) > 150  # (about 20)
+    assert mean_return(algorithm, "CartPole-v1", total_steps=100_000) > 150  # (about 20)
 
 
 def test_dqn_balances_a_pole():
@@ -38,4 +38,4 @@ def test_sac_swings_a_pendulum_up():
 
 
 def test_mappo_spreads_out():
-    assert mean_return("mappo", "simple_spread", total_steps=300_000, epochs=5) > -22  # (about -27)
+    assert mean_return("mappo", "simple_spread", total_steps=150_000, epochs=5) > -22  # (-27; seeds: -20.5 to -19.3)

@@ -34,6 +34,7 @@ from tests.matrix.toys import Corridor
 from tests.ray.breaking import Breaks, collapse, die
 
 PPO = dict(num_envs=4, shards=2, rollout=4, total_steps=48, hidden=(8,), epochs=1, minibatches=2)
+A2C = dict(num_envs=4, shards=2, rollout=4, hidden=(8,), strict=True)  # where any algorithm will do
 COARSE = Deployment("single-learner-coarse", "ray", actors=2)
 CPUS = 2  # of the session: room for four workers
 
@@ -75,9 +76,9 @@ def test_a_loop_has_the_bits_of_the_interpreter(deployment):
 
 def test_a_checkpoint_goes_from_process_to_process():
     """Asked for while workers are on their way, it is of one point all the same."""
-    settings = {**PPO, "strict": True, "total_steps": 320}
-    here = compile("ppo", "CartPole-v1", **settings)
-    there = compile("ppo", "CartPole-v1", deployment=COARSE, **settings)
+    settings = {**A2C, "total_steps": 320}
+    here = compile("a2c", "CartPole-v1", **settings)
+    there = compile("a2c", "CartPole-v1", deployment=COARSE, **settings)
     list(here.run())
     running, point = there.run(), None
     next(running)
@@ -88,7 +89,7 @@ def test_a_checkpoint_goes_from_process_to_process():
     running.close()
     assert 0 < point.update < 20
     for deployment in (Deployment(), Deployment("single-learner-fine", "ray", actors=1)):
-        other = compile("ppo", "CartPole-v1", deployment=deployment, start=point, **settings)
+        other = compile("a2c", "CartPole-v1", deployment=deployment, start=point, **settings)
         assert list(other.run())[-1].env_steps == 320
         assert weights_sha256(other.params()) == weights_sha256(here.params())
 
@@ -222,9 +223,9 @@ class Reaper(Display):
 
 def test_a_run_that_loses_workers_goes_on_to_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setattr(running, "BACK_OFF", 0.0)
-    settings = {**PPO, "strict": True, "total_steps": 160, "eval_episodes": 2}
-    wanted = running.run(prepare("ppo", "CartPole-v1", **settings), None, Display())
-    job = prepare("ppo", "CartPole-v1", deployment=COARSE, checkpoint_every=3, restarts=2, **settings)
+    settings = {**A2C, "total_steps": 160, "eval_episodes": 2}
+    wanted = running.run(prepare("a2c", "CartPole-v1", **settings), None, Display())
+    job = prepare("a2c", "CartPole-v1", deployment=COARSE, checkpoint_every=3, restarts=2, **settings)
     reaper = Reaper({2: 1, 9: 2}, monkeypatch)
     found = running.run(job, tmp_path / "run", reaper)
     first, second = (line for line in reaper.lines if line.startswith("lost"))
@@ -244,10 +245,10 @@ def test_without_checkpoints_a_run_goes_on_from_what_is_kept_in_memory(monkeypat
     there is one under way at every update. Messages are late."""
     monkeypatch.setattr(running, "BACK_OFF", 0.0)
     monkeypatch.setattr(running, "SNAPSHOT_SECONDS", 0.0)
-    settings = {**PPO, "strict": True, "total_steps": 160, "eval_episodes": 2}
-    wanted = running.run(prepare("ppo", "CartPole-v1", **settings), None, Display())
+    settings = {**A2C, "total_steps": 160, "eval_episodes": 2}
+    wanted = running.run(prepare("a2c", "CartPole-v1", **settings), None, Display())
     display, chaos = Lines(), f"kill:learner@{random.Random(5).randint(6, 10)},delay:moves=1ms"
-    job = prepare("ppo", "CartPole-v1", deployment=COARSE, restarts=1, chaos=chaos, **settings)
+    job = prepare("a2c", "CartPole-v1", deployment=COARSE, restarts=1, chaos=chaos, **settings)
     found = running.run(job, None, display)
     (line,) = display.lines
     assert re.fullmatch("lost         The worker of instance 0 of fragment learner died. "

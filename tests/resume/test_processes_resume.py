@@ -41,10 +41,9 @@ def undisturbed(tmp_path_factory):
 def kill_after(process: subprocess.Popen, folder: Path, rows: int) -> None:
     """SIGKILL once there are so many rows of metrics; at 0, as soon as there is a folder."""
     metrics = folder / "run" / "metrics.jsonl"
-    while process.poll() is None:
-        if metrics.exists() and len(metrics.read_text().splitlines()) >= rows:
-            break
-    assert process.poll() is None, process.communicate()
+    while not metrics.exists() or len(metrics.read_text().splitlines()) < rows:
+        with pytest.raises(subprocess.TimeoutExpired):  # it is still there
+            process.wait(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate()
 
