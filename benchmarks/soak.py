@@ -5,6 +5,7 @@ python -m benchmarks.soak [--minutes 30] [--backends threads ray] [--every 5] [-
 Faults come about every `--every` seconds, drawn from `--seed`, which is printed with every run along with the faults. A
 run must finish, reach the bar, and account for all of its steps; after each, there must be no process, thread, port,
 connection, file handle or segment of shared memory more than there was after the first. Exits 1 with what went wrong.
+PPO itself misses the bar with one seed in forty: such a run must end with the weights of one that nothing befell.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def train(task: Task, chaos: Sequence[str], seed: int) -> Result:
                           deployment=Deployment(backend=task.backend), **task.settings)
 
 
-def complaints(task: Task, chaos: Sequence[str], result: Result) -> list[str]:
+def complaints(task: Task, chaos: Sequence[str], seed: int, result: Result) -> list[str]:
     """What is wrong with a run."""
     found = []
     kills = sum(each.startswith("kill") for each in chaos)
@@ -77,7 +78,8 @@ def complaints(task: Task, chaos: Sequence[str], result: Result) -> list[str]:
         found.append(f"it is {result.status}")
     if result.restarts != kills:
         found.append(f"it went on {result.restarts} times after {kills} kills")
-    if (result.eval_return_mean or 0.0) < task.bar:
+    if (result.eval_return_mean or 0.0) < task.bar and not (
+            chaos and train(task, (), seed).weights_sha256 == result.weights_sha256):
         found.append(f"its return is {result.eval_return_mean}, below {task.bar:g}")
     steps = result.per_seed[0]["steps"]
     if steps["produced"] != steps["trained"] + sum(steps["dropped"].values()) + steps["in_flight"]:
@@ -144,7 +146,7 @@ def soak(task: Task, seconds: float, every: float, seed: int) -> list[str]:
         result = train(task, chaos, seed + number)
         length = length or time.monotonic() - started
         now = held()
-        found = complaints(task, chaos, result) + (now.more_than(before) if before else [])
+        found = complaints(task, chaos, seed + number, result) + (now.more_than(before) if before else [])
         before = before or now
         print(f"{task.backend:8} seed {seed + number}: {result.restarts} losses, return {result.eval_return_mean:.1f}, "
               f"{time.monotonic() - started:.1f} s; {','.join(chaos) or 'undisturbed'}"

@@ -1,6 +1,7 @@
 """A short soak on threads: runs with faults at random points finish, add up, and leave nothing behind. `SECONDS` makes
 it longer; `make soak` is the long one, with a bar for learning."""
 
+import dataclasses
 import os
 import socket
 
@@ -55,3 +56,11 @@ def test_handles_that_hold_something_count():
     os.close(read)
     os.close(write)
     assert held().more_than(before) == []
+
+
+def test_a_run_that_misses_the_bar_has_the_weights_of_one_that_nothing_befell():
+    task, chaos = Task("threads", bar=1000.0, settings=SMALL, checkpoint_every=2), ["kill:actor@3"]
+    result = soak.train(task, chaos, 11)
+    assert soak.complaints(task, chaos, 11, result) == []
+    other = dataclasses.replace(result, weights_sha256="another")
+    assert soak.complaints(task, chaos, 11, other) == [f"its return is {result.eval_return_mean}, below 1000"]
