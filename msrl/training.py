@@ -22,6 +22,8 @@ from msrl.runtime.checkpoints import Checkpoint
 from msrl.runtime.display import ConsoleDisplay, Display
 from msrl.runtime.folder import check_free
 
+RUNNING = ("eval_every", "eval_episodes", "checkpoint_keep", "restarts", "profile")  # what only a run has a use for
+
 
 def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
             config: Config | None = None, deployment: Deployment | str | Path | None = None, checkpoint_every: int = 0,
@@ -30,6 +32,11 @@ def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, se
     the deployment's: `msrl.compile("ppo", "CartPole-v1", shards=2, distribution="single-learner-coarse", actors=2)`.
     After every `checkpoint_every` passes of its loop, `Program.taken()` has a checkpoint, which may be the `start` of
     another program. `chaos` is what is to go wrong (docs/reliability.md); nobody goes on after a loss here."""
+    for name in RUNNING:
+        if name in fields:
+            raise UsageError(f"msrl.compile has no setting {name!r}.",
+                             why="A program only trains: who runs it evaluates it, keeps its checkpoints and goes on.",
+                             instead="Use msrl.train, or leave it out.")
     job = prepare(algorithm, env, seed=seed, seeds=seeds, strict=strict, config=config, deployment=deployment,
                   checkpoint_every=checkpoint_every, chaos=chaos, non_finite=non_finite, **fields)
     if seeds > 1 and job.deployment.distribution != "local":

@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 import pytest
 
+import msrl
 from msrl.algorithms import ALGORITHMS, load
 from msrl.api import Config, Count, Range, Widths
 from msrl.api.ranges import check_value
@@ -136,3 +137,13 @@ def test_a_value_alone():
     check_value("x", 0.5, Range(0, 1))
     assert complaint(check_value, name="x", value=0, allowed=Range(0, 1, above=True)) == \
         expected("x", 0, "a number above 0 and at most 1")
+
+
+@pytest.mark.parametrize("name", ["eval_every", "eval_episodes", "checkpoint_keep", "restarts", "profile"])
+def test_a_program_has_no_use_for_what_a_run_does(name):
+    with pytest.raises(UsageError) as caught:
+        msrl.compile("ppo", "CartPole-v1", **{name: 1})
+    assert str(caught.value) == f"""\
+msrl.compile has no setting {name!r}.
+A program only trains: who runs it evaluates it, keeps its checkpoints and goes on.
+Use msrl.train, or leave it out."""

@@ -258,6 +258,14 @@ def test_without_checkpoints_a_run_goes_on_from_what_is_kept_in_memory(monkeypat
     assert found.per_seed[0]["steps"] == wanted.per_seed[0]["steps"]
 
 
+def test_an_update_that_is_not_finite_is_left_out_as_in_one_process():
+    settings = {**A2C, "total_steps": 96, "eval_episodes": 1, "non_finite": "skip", "chaos": "nan:reward@9"}
+    wanted = running.run(prepare("a2c", "CartPole-v1", **settings), None, Display())
+    found = running.run(prepare("a2c", "CartPole-v1", deployment=COARSE, **settings), None, Display())
+    assert found.updates_skipped == wanted.updates_skipped == 1
+    assert found.weights_sha256 == wanted.weights_sha256
+
+
 def test_learners_of_one_group_are_lost_together_and_not_for_ever():
     """To the others of a group, the death of one is a failure of their program; all the same, it is a loss."""
     job = prepare("ppo", "CartPole-v1", deployment=Deployment("multi-learner", "ray", learners=2), restarts=0,
