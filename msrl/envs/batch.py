@@ -8,12 +8,14 @@ that no action is ever ignored.
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from msrl.api.env import Step
+
+Place = tuple[Any, np.ndarray]  # a mark, and the observations there
 
 
 class Batch(ABC):
@@ -41,9 +43,14 @@ class Batch(ABC):
     def close(self) -> None:
         """May be called more than once."""
 
+    @property
+    def done(self) -> int:
+        """How far it came in the step that is under way."""
+        return 0
+
     def begin(self, seeds: list[int]) -> np.ndarray:
-        self.seeds, self.actions, self.cut = seeds, [] if self.exact else None, False
         self.obs = self.reset(seeds)
+        self.seeds, self.actions, self.cut = seeds, [] if self.exact else None, False
         return self.obs
 
     def play(self, action: np.ndarray) -> Step:
@@ -75,24 +82,39 @@ class Batch(ABC):
         assert self.actions is not None
         return {"actions": np.stack(self.actions[:mark]) if mark else np.zeros((0,))}
 
-    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+    def restore(self, saved: Mapping[str, np.ndarray]) -> Iterator[None]:
+        """A step at a time, any of which may fail."""
         if not saved:
             return
         seeds = [int(seed) for seed in saved["seeds"]]
-        if self.replay(seeds, saved) and self.obs is not None and np.array_equal(self.obs, saved["obs"]):
+        if (yield from self.replay(seeds, saved)) and np.array_equal(self.obs, saved["obs"]):
             return
-        # Other episodes than those that were played already.
-        self.seeds = [(seed + 1) % 2**31 for seed in seeds]
-        self.obs, self.cut = np.array(saved["obs"]), True
+        self.break_off(seeds, saved["obs"])
 
-    def replay(self, seeds: list[int], saved: Mapping[str, np.ndarray]) -> bool:
-        """Plays what `history` told; False if it told nothing."""
+    def break_off(self, seeds: list[int], obs: np.ndarray) -> None:
+        """Its episodes end with these observations; others follow than those that were played already."""
+        self.seeds = [(seed + 1) % 2**31 for seed in seeds]
+        self.obs, self.cut = np.array(obs), True
+
+    def replay(self, seeds: list[int], saved: Mapping[str, np.ndarray]) -> Generator[None, None, bool]:
+        """Plays what `history` told, a step at a time; False if it told nothing."""
         if "actions" not in saved:
             return False
         self.begin(seeds)
+        yield
         for action in saved["actions"]:
             self.play(action)
+            yield
         return True
+
+    def fail(self) -> Callable[[], None]:
+        """From now on nobody uses it. What it gives closes what failed, which hangs if that does."""
+        return self.close
+
+    def mended(self, open: Callable[[], "Batch"], place: Place | None) -> tuple["Batch", Iterator[None]]:
+        """After it failed: one in its stead, and the steps that bring that to a place where this one was."""
+        fresh = open()
+        return fresh, fresh.restore(self.save(*place) if place else {})
 
 
 def flat(rows: list[list[np.ndarray]]) -> dict[str, np.ndarray]:

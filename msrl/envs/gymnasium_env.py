@@ -6,17 +6,16 @@ It always holds that an end is one of terminated and truncated: where a library 
 
 import importlib
 import importlib.util
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import AutoresetMode
 
-from msrl.api.env import EnvSpec, Step
-from msrl.envs.batch import Batch, flat, plain, ragged, text
+from msrl.api.env import EnvSpec
+from msrl.envs.batch import Batch
 from msrl.envs.host import HostEnv
-from msrl.envs.spaces import Codec, codec
+from msrl.envs.rows import Found, One, Rows
+from msrl.envs.spaces import codec
 from msrl.errors import EnvError
 
 
@@ -34,7 +33,7 @@ class GymnasiumEnv(HostEnv):
         env.close()
 
     def open(self, num_envs: int) -> Batch:
-        return _Vector(self.name, num_envs, self._observation, self._action)
+        return Rows(lambda: _One(self.name), num_envs, self._observation.decode, self._action.encode)
 
 
 def _make(name: str) -> gymnasium.Env:
@@ -58,82 +57,37 @@ def _make(name: str) -> gymnasium.Env:
         raise EnvError(f"gymnasium:{name} cannot be made.", why=f"Gymnasium says: {error}") from error
 
 
-class _Fresh(gymnasium.ObservationWrapper):
-    """Copies observations: an environment that reuses its array would overwrite the final one as it resets."""
+class _One(One):
+    def __init__(self, name: str):
+        self._env = gymnasium.make(name)
 
-    def observation(self, observation):
-        return np.array(observation)
-
-
-class _Remembered(gymnasium.Wrapper):
-    """Knows what led to its state: the seed, or the generator before the last reset, and the actions since then."""
-
-    start: Any = None
-    actions: ClassVar[list[np.ndarray]] = []
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None):
-        self.start = self.unwrapped.np_random.bit_generator.state if seed is None else int(seed)
-        self.actions = []
-        return self.env.reset(seed=seed, options=options)
-
-    def step(self, action):
-        self.actions.append(np.array(action))
-        return self.env.step(action)
-
-    def repeat(self, start: Any, actions: np.ndarray) -> Any:
-        """Comes to the same state again: its observation."""
-        if isinstance(start, int):
-            obs, _ = self.reset(seed=start)
-        else:
-            self.unwrapped.np_random.bit_generator.state = start
-            obs, _ = self.reset()
-        for action in actions:
-            obs, *_ = self.step(action[()])
+    def begin(self, seed: int) -> Any:
+        self.start, self.actions = seed, []
+        obs, _ = self._env.reset(seed=seed)
         return obs
 
+    def rebegin(self, start: Any) -> Any:
+        if isinstance(start, int):
+            return self.begin(start)
+        self._generator.state = start
+        return self._reset()
 
-class _Vector(Batch):
-    exact = False  # each environment knows what led to it
-
-    def __init__(self, name: str, num_envs: int, observation: Codec, action: Codec):
-        self._observation, self._action = observation, action
-        same_step = {"autoreset_mode": AutoresetMode.SAME_STEP}
-        self._envs = gymnasium.make_vec(
-            name, num_envs=num_envs, vectorization_mode="sync", vector_kwargs=same_step, wrappers=[_Fresh, _Remembered]
-        )
-
-    def __len__(self) -> int:
-        return self._envs.num_envs
-
-    def reset(self, seeds: list[int]) -> np.ndarray:
-        obs, _ = self._envs.reset(seed=seeds)
-        return self._observation.decode(obs)
-
-    def step(self, action: np.ndarray) -> Step:
-        obs, reward, terminated, truncated, info = self._envs.step(self._action.encode(action))
-        obs = self._observation.decode(obs)
-        final = obs
-        if "final_obs" in info:
-            ended = info["_final_obs"]  # (B,) bool
-            final = obs.copy()
-            final[ended] = self._observation.decode(np.stack(list(info["final_obs"][ended])))
-        return Step(obs, reward.astype(np.float32), terminated, truncated & ~terminated, final)
-
-    def mark(self) -> Any:
-        return None if self.cut else [(env.start, env.actions, len(env.actions)) for env in self._envs.envs]
-
-    def history(self, mark: Any) -> dict[str, np.ndarray]:
-        return {"starts": text([start for start, _, _ in mark]),
-                **flat([actions[:count] for _, actions, count in mark])}
-
-    def replay(self, seeds: list[int], saved: Mapping[str, np.ndarray]) -> bool:
-        if "starts" not in saved:
-            return False
-        self.begin(seeds)
-        found = [env.repeat(start, actions) for env, start, actions in
-                 zip(self._envs.envs, plain(saved["starts"]), ragged(saved), strict=True)]
-        self.obs = self._observation.decode(np.stack(found))
-        return True
+    def step(self, action: Any) -> Found:
+        self.actions.append(np.array(action))
+        obs, reward, terminated, truncated, _ = self._env.step(action)
+        if not (terminated or truncated):
+            return obs, reward, False, False, obs
+        last = np.array(obs)  # some reuse their array as they reset
+        return self._reset(), reward, terminated, truncated, last
 
     def close(self) -> None:
-        self._envs.close()
+        self._env.close()
+
+    @property
+    def _generator(self) -> Any:
+        return self._env.unwrapped.np_random.bit_generator
+
+    def _reset(self) -> Any:
+        self.start, self.actions = self._generator.state, []
+        obs, _ = self._env.reset()
+        return obs

@@ -8,16 +8,16 @@ observations and rewards from then on, and its actions are dropped.
 
 import importlib
 import importlib.util
-from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from msrl.api.env import EnvSpec, Step
+from msrl.api.env import EnvSpec
 from msrl.api.spaces import Box
-from msrl.envs.batch import Batch, flat, plain, ragged, text
+from msrl.envs.batch import Batch
 from msrl.envs.host import HostEnv
+from msrl.envs.rows import Found, One, Rows
 from msrl.envs.spaces import Codec, codec
 from msrl.errors import EnvError
 
@@ -41,7 +41,7 @@ class PettingZooEnv(HostEnv):
         return f"pettingzoo:{self.name}"
 
     def open(self, num_envs: int) -> Batch:
-        return _Copies(self.name, num_envs, self.spec, self._observations, self._action)
+        return Rows(lambda: _Copy(self.name, self.spec, self._observations), num_envs, np.asarray, self._action.encode)
 
 
 def _module(name: str) -> ModuleType:
@@ -96,99 +96,49 @@ def _shared(actions: list[Any], env: str) -> Codec:
     return codec(actions[0], role="action", env=env)
 
 
-class _Copies(Batch):
-    exact = False  # what led to each copy is kept here
+class _Copy(One):
+    def __init__(self, name: str, spec: EnvSpec, observations: list[Codec]):
+        self._env = _module(name).parallel_env()
+        self._agents, self._observations = spec.agents, observations
+        self._shape, self._dtype = spec.batch(spec.observation, 1)[1:], spec.observation.dtype
+        self._random = np.random.default_rng()
+        self._all_terminal = True  # of the agents that ended in this episode
 
-    def __init__(self, name: str, num_envs: int, spec: EnvSpec, observations: list[Codec], action: Codec):
-        make = _module(name).parallel_env
-        self._envs = [make() for _ in range(num_envs)]
-        self._agents, self._action = spec.agents, action
-        self._observations = dict(zip(spec.agents, observations, strict=True))
-        self._shape, self._dtype = spec.batch(spec.observation, num_envs), spec.observation.dtype
-        self._random: list[np.random.Generator] = []
-        self._all_terminal = [True] * num_envs  # of the agents that ended in this episode
-        self._starts = [0] * num_envs  # the seeds of the present episodes
-        self._since: list[list[np.ndarray]] = [[] for _ in range(num_envs)]  # the actions since then, encoded
+    def begin(self, seed: int) -> np.ndarray:
+        self._random = np.random.default_rng(seed)
+        return self._reset()
 
-    def __len__(self) -> int:
-        return len(self._envs)
+    def rebegin(self, start: Any) -> np.ndarray:
+        self._random.bit_generator.state = start
+        return self._reset()
 
-    def reset(self, seeds: list[int]) -> np.ndarray:
-        self._random = [np.random.default_rng(seed) for seed in seeds]
-        obs = np.zeros(self._shape, self._dtype)
-        for row in range(len(self)):
-            self._restart(row, obs)
-        return obs
-
-    def step(self, action: np.ndarray) -> Step:
-        action = self._action.encode(action)  # (B, N, ...)
-        obs, final = np.zeros(self._shape, self._dtype), np.zeros(self._shape, self._dtype)
-        reward = np.zeros(self._shape[:2], np.float32)
-        terminated, truncated = np.zeros(len(self), bool), np.zeros(len(self), bool)
-        for row, env in enumerate(self._envs):
-            alive = set(env.agents)
-            seen, rewards = self._act(row, action[row])
-            for i, agent in enumerate(self._agents):
-                reward[row, i] = rewards[agent] if agent in alive else 0.0
-            self._write(final[row], seen, alive)
-            obs[row] = final[row]
-            if not env.agents:
-                terminated[row], truncated[row] = self._all_terminal[row], not self._all_terminal[row]
-                self._restart(row, obs)
-        return Step(obs, reward, terminated, truncated, final)
-
-    def mark(self) -> Any:
-        return None if self.cut else [(random.bit_generator.state, start, actions, len(actions)) for
-                                      random, start, actions in zip(self._random, self._starts, self._since,
-                                                                    strict=False)]
-
-    def history(self, mark: Any) -> dict[str, np.ndarray]:
-        return {"random": text([state for state, _, _, _ in mark]),
-                "starts": np.array([start for _, start, _, _ in mark], np.int64),
-                **flat([actions[:count] for _, _, actions, count in mark])}
-
-    def replay(self, seeds: list[int], saved: Mapping[str, np.ndarray]) -> bool:
-        if "starts" not in saved:
-            return False
-        self.obs = self.begin(seeds)
-        for row, (start, actions) in enumerate(zip(saved["starts"], ragged(saved), strict=True)):
-            self._start(row, int(start), self.obs)
-            for action in actions:
-                alive = set(self._envs[row].agents)
-                self.obs[row] = 0
-                self._write(self.obs[row], self._act(row, action)[0], alive)
-        for generator, state in zip(self._random, plain(saved["random"]), strict=True):
-            generator.bit_generator.state = state
-        return True
-
-    def close(self) -> None:
-        for env in self._envs:
-            env.close()
-
-    def _act(self, row: int, action: np.ndarray) -> tuple[dict[str, Any], dict[str, float]]:
-        """Steps one copy: what its agents see, and their rewards."""
-        env = self._envs[row]
-        self._since[row].append(np.array(action))
-        alive = set(env.agents)
+    def step(self, action: np.ndarray) -> Found:
+        env, alive = self._env, set(self._env.agents)
+        self.actions.append(np.array(action))
         seen, rewards, terminal, _, _ = env.step(
             {agent: action[i] for i, agent in enumerate(self._agents) if agent in alive})
-        for agent in alive - set(env.agents):
-            self._all_terminal[row] &= bool(terminal[agent])
-        return seen, rewards
+        self._all_terminal &= all(terminal[agent] for agent in alive - set(env.agents))
+        reward = np.array([rewards[agent] if agent in alive else 0.0 for agent in self._agents], np.float32)
+        last = self._array(seen, alive)
+        if env.agents:
+            return last, reward, False, False, last
+        terminated = self._all_terminal
+        return self._reset(), reward, terminated, not terminated, last
 
-    def _restart(self, row: int, obs: np.ndarray) -> None:
+    def close(self) -> None:
+        self._env.close()
+
+    def _reset(self) -> np.ndarray:
+        self.start, self.actions = self._random.bit_generator.state, []
+        self._all_terminal = True
         # A seed per episode: whether an unseeded reset goes on with the old generator is up to each environment.
-        self._start(row, int(self._random[row].integers(2**31)), obs)
+        seen, _ = self._env.reset(seed=int(self._random.integers(2**31)))
+        return self._array(seen, set(self._env.agents))
 
-    def _start(self, row: int, seed: int, obs: np.ndarray) -> None:
-        seen, _ = self._envs[row].reset(seed=seed)
-        self._starts[row], self._since[row] = seed, []
-        self._all_terminal[row] = True
-        obs[row] = 0
-        self._write(obs[row], seen, set(self._envs[row].agents))
-
-    def _write(self, into: np.ndarray, seen: dict[str, Any], agents: set[str]) -> None:
+    def _array(self, seen: dict[str, Any], agents: set[str]) -> np.ndarray:
+        array = np.zeros(self._shape, self._dtype)
         for i, agent in enumerate(self._agents):
             if agent in agents:
-                one = self._observations[agent].decode(seen[agent])
-                into[(i, *map(slice, one.shape))] = one
+                one = self._observations[i].decode(seen[agent])
+                array[(i, *map(slice, one.shape))] = one
+        return array

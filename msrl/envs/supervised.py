@@ -1,14 +1,14 @@
-"""A batch of environments that is replaced when it fails.
+"""Environments that are replaced when they fail.
 
 An environment may raise or hang through no fault of the run's: a simulator crashes, a connection is lost. Then a fresh
-batch is opened and brought to where the old one was before the step, by playing again what led there, and the step is
+one is opened and brought to where the old one was before the step, by playing again what led there, and the step is
 tried once more. It always holds that what was tried in vain leaves no trace: the run goes on as if nothing had
 happened. What fails time and again at the same step is a fault that no other try will mend, and is raised.
 """
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from threading import Event, Thread
@@ -18,13 +18,17 @@ import numpy as np
 
 from msrl.api.env import Step
 from msrl.api.handle import Handle
-from msrl.envs.batch import Batch
+from msrl.envs.batch import Batch, Place
 from msrl.errors import EnvError
 
 TRIES = 5  # of one step
 WAYS_BACK = 50  # to where it was before that: many steps, any of which may fail by chance, though each went well once
 
 log = logging.getLogger("msrl.envs")
+
+
+class TooLong(TimeoutError):
+    """It took too long, and does still."""
 
 
 class Supervised(Handle):
@@ -47,18 +51,16 @@ class Supervised(Handle):
         return len(self.batch)
 
     def begin(self, seeds: list[int]) -> np.ndarray:
-        return self._try(lambda: self.batch.begin(seeds), self.replace)
+        return self._try(lambda: self._in_time(lambda: self.batch.begin(seeds)))
 
     def play(self, action: np.ndarray) -> Step:
-        old, mark, obs = self.batch, self.batch.mark(), self.batch.obs
-
-        def again() -> None:
-            saved = old.save(mark, obs)
-            self.replace()
-            self.batch.restore(saved)
-
         self.plays += 1
-        return self._try(lambda: self._disturbed() or self.batch.play(action), again)
+        assert self.batch.obs is not None, "an environment is reset before it is stepped"
+        return self._try(lambda: self._in_time(lambda: self._disturbed() or self.batch.play(action)),
+                         (self.batch.mark(), self.batch.obs))
+
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        self._try(lambda: self._walk(self.batch.restore(saved)), tries=WAYS_BACK)
 
     def _disturbed(self) -> None:
         for fault in [fault for fault in self._trouble if fault[1] == self.plays]:
@@ -67,14 +69,8 @@ class Supervised(Handle):
                 self._released.wait()  # for nobody: whoever waited for this step has left, with another batch
             raise RuntimeError(f"--chaos {fault[0]}:env")
 
-    def replace(self) -> None:
-        self.batch = self.open()
-
     def save(self) -> dict[str, np.ndarray]:
         return self.batch.save()
-
-    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
-        self.batch.restore(saved)
 
     def close(self) -> None:
         """May be called more than once."""
@@ -82,31 +78,44 @@ class Supervised(Handle):
         self._released.set()
         self._leave()
 
-    def _try(self, work: Callable[[], Any], again: Callable[[], None]) -> Any:
-        tries, problem = {"step": TRIES, "way back": WAYS_BACK}, None
-        while min(tries.values()):
-            doing = "step"
+    def _try(self, work: Callable[[], Any], place: Place | None = None, tries: int = TRIES) -> Any:
+        """What `work` gives with this batch, or with one that takes its stead at `place`."""
+        left = {"work": tries, "way back": WAYS_BACK}
+        failed, problem = None, None  # the batch that failed at its work
+        while min(left.values()):
+            doing = "work"
             try:
-                if problem is not None:
+                if failed is not None:
                     doing = "way back"
-                    self._in_time(again, patient=True)
-                    doing = "step"
-                return self._in_time(work)
+                    self.batch, way = failed.mended(self.open, place)
+                    self._walk(way)
+                    doing = "work"
+                return work()
             except Exception as error:  # whatever an environment raises
                 self.failures, problem = self.failures + 1, error
-                tries[doing] -= 1
                 log.warning("An environment failed (%s: %s); it is replaced.", type(error).__name__, error)
-                if not isinstance(error, TimeoutError):  # to close one that hangs might hang, too
+                if not isinstance(error, TooLong):
                     with contextlib.suppress(Exception):
-                        self.batch.close()
-        many = TRIES if not tries["step"] else WAYS_BACK
+                        self.batch.fail()()
+                if doing == "work":
+                    if failed is not None and self.batch.done > failed.done:  # it is another that fails now
+                        left = {"work": tries, "way back": WAYS_BACK}
+                    failed = self.batch
+                left[doing] -= 1
+        many = tries if not left["work"] else WAYS_BACK
         raise EnvError(f"An environment failed {many} times in a row at the same step.",
                        why=f"The last time it raised {type(problem).__name__}: {problem}",
                        instead="What fails every time is not mended by another try: see the traceback.") from problem
 
-    def _in_time(self, work: Callable[[], Any], patient: bool = False) -> Any:
-        """What `work` gives; TimeoutError if that takes too long. Its thread is then left to itself, with the batch."""
-        if self.timeout is None or patient:
+    def _walk(self, way: Iterator[None]) -> None:
+        """Each of its steps may take as long as any other."""
+        end = object()
+        while self._in_time(lambda: next(way, end)) is not end:
+            pass
+
+    def _in_time(self, work: Callable[[], Any]) -> Any:
+        """What `work` gives; `TooLong` if that takes too long. Its thread is then left to itself, with what failed."""
+        if self.timeout is None:
             return work()
         self._aside = self._aside or Aside()
         answer = self._aside.submit(work)
@@ -115,8 +124,9 @@ class Supervised(Handle):
         except TimeoutError as error:
             if answer.done():  # it was raised in time
                 raise
+            self._aside.submit(self.batch.fail())  # to close one that hangs might hang, too
             self._leave()
-            raise TimeoutError(f"It took more than {self.timeout:g} seconds") from error
+            raise TooLong(f"It took more than {self.timeout:g} seconds") from error
 
     def _leave(self) -> None:
         if self._aside is not None:
@@ -130,7 +140,8 @@ class Aside:
 
     def __init__(self) -> None:
         self.given: SimpleQueue[tuple[Future, Callable[[], Any]] | None] = SimpleQueue()
-        Thread(target=self._work, name="msrl-env", daemon=True).start()
+        self.thread = Thread(target=self._work, name="msrl-env", daemon=True)
+        self.thread.start()
 
     def submit(self, work: Callable[[], Any]) -> Future:
         answer: Future = Future()

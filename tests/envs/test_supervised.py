@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
+from mpe2 import simple_spread_v3
 
 from msrl import envs, pipeline
 from msrl.errors import EnvError, MsrlError
@@ -24,6 +25,11 @@ class Shaky(CartPoleEnv):
     hangs: frozenset = frozenset()
     always = False
     released = threading.Event()
+    made = 0
+
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        Shaky.made += 1
 
     def trouble(self, what):
         Shaky.counts[what] += 1
@@ -51,7 +57,7 @@ def shaky(monkeypatch):
     made = []
 
     def make(raises=(), hangs=(), always=False):
-        Shaky.counts = dict(step=0, reset=0)
+        Shaky.counts, Shaky.made = dict(step=0, reset=0), 0
         monkeypatch.setattr(Shaky, "raises", frozenset(raises))
         monkeypatch.setattr(Shaky, "hangs", frozenset(hangs))
         monkeypatch.setattr(Shaky, "always", always)
@@ -65,8 +71,8 @@ def shaky(monkeypatch):
         env.close()
 
 
-def played(env, count=40):
-    state, first = env.reset(env.init(jax.random.key(0), 3), jax.random.key(1))
+def played(env, count=40, number=3):
+    state, first = env.reset(env.init(jax.random.key(0), number), jax.random.key(1))
     return state, first, steps(env, state, count, 0)
 
 
@@ -82,15 +88,97 @@ def test_what_raises_is_replaced(shaky, raises):
     _, first, wanted = played(shaky())
     state, other, found = played(shaky(raises=raises))
     assert state.failures == len(raises)
+    assert Shaky.made == 1 + 3 + len(raises)  # one for its spaces, three at first, and of those only what failed
     assert_same((first, wanted), (other, found))
 
 
-def test_what_hangs_is_replaced(shaky):
+@pytest.mark.parametrize("hangs", [[("step", 50)], [("reset", 2)], [("step", 50), ("step", 51), ("step", 60)]], ids=str)
+def test_what_hangs_is_replaced(shaky, hangs):
     _, first, wanted = played(shaky())
-    env = shaky(hangs=[("step", 50)])
+    env = shaky(hangs=hangs)
     env.timeout = 0.5
     state, other, found = played(env)
-    assert state.failures == 1
+    assert state.failures == len(hangs)
+    assert Shaky.made == 1 + 3 + len(hangs)
+    assert_same((first, wanted), (other, found))
+
+
+def test_one_that_is_back_from_hanging_leaves_the_others_alone(shaky):
+    _, _, wanted = played(shaky(), 12)
+    env = shaky(hangs=[("step", 4)])  # the first of three, at their second step
+    env.timeout = 0.5
+    before = {*threading.enumerate()}
+    state, _, found = played(env, 6)
+    hanging = next(thread for thread in {*threading.enumerate()} - before
+                   if thread.name == "msrl-env" and thread is not state._aside.thread)
+    Shaky.released.set()
+    hanging.join(30)
+    assert_same(wanted, found + steps(env, state, 6, 6))
+
+
+def test_a_way_back_that_fails_is_gone_again(shaky):
+    """Restoring, too, is many steps, of which some fail by chance."""
+    env = shaky()
+    state, _ = env.reset(env.init(jax.random.key(0), 3), jax.random.key(1))
+    steps(env, state, 8, 0)
+    saved = state.save()
+    wanted = steps(env, state, 20, 8)
+    env = shaky(raises=[("step", 2), ("step", 12), ("reset", 5)], hangs=[("step", 20)])
+    env.timeout = 0.5
+    fresh = env.init(jax.random.key(5), 3)
+    fresh.restore(saved)
+    assert fresh.failures == 4
+    assert_same(wanted, steps(env, fresh, 20, 8))
+
+
+def test_many_that_fail_at_one_step_are_replaced(shaky):
+    """Each has its tries: of many environments, some fail in every step. Two steps lead back, then it is made again."""
+    number = 12
+    _, first, wanted = played(shaky(), 5, number)
+    state, other, found = played(shaky(raises=[("step", 2 * number + 1 + 4 * one) for one in range(8)]), 5, number)
+    assert state.failures == 8
+    assert_same((first, wanted), (other, found))
+
+
+def test_one_that_comes_to_another_place_begins_anew(shaky, monkeypatch):
+    """Not every environment does the same again: then its episode is broken off, and so are the others'."""
+    env = shaky(raises=[("step", 50)])
+    state, _ = env.reset(env.init(jax.random.key(0), 3), jax.random.key(1))
+    before = steps(env, state, 16, 0)
+    original = Shaky.__init__
+
+    def slower(self, **settings):  # are those made from now on
+        original(self, **settings)
+        self.tau = 0.03
+
+    monkeypatch.setattr(Shaky, "__init__", slower)
+    first, second = steps(env, state, 2, 16)
+    assert first.truncated.all() and not first.terminated.any() and not first.reward.any()
+    np.testing.assert_array_equal(first.final_obs, before[-1].obs)
+    assert not second.done.any()
+
+
+def test_copies_of_several_agents_are_replaced_one_by_one(monkeypatch):
+    env, original = envs.make("pettingzoo:mpe2.simple_spread_v3"), simple_spread_v3.parallel_env
+    made = []
+
+    def shaky():
+        made.append(copy := original())
+        step, number = copy.step, len(made)
+
+        def stepped(actions):
+            result = step(actions)
+            if (number, copy.unwrapped.steps) in ((2, 7), (4, 3)):  # one of the first three, and the one in its stead
+                raise OSError("gone")
+            return result
+
+        copy.step = stepped
+        return copy
+
+    _, first, wanted = played(env, 30)
+    monkeypatch.setattr(simple_spread_v3, "parallel_env", shaky)
+    state, other, found = played(env, 30)
+    assert state.failures == 2 and len(made) == 5
     assert_same((first, wanted), (other, found))
 
 

@@ -41,7 +41,7 @@ def test_steps_that_go_wrong_are_made_again(env, caplog):
     assert_same((first, wanted), (other, found))
     assert [record.getMessage() for record in caplog.records] == [
         "An environment failed (RuntimeError: --chaos raise:env); it is replaced.",
-        "An environment failed (TimeoutError: It took more than 0.2 seconds); it is replaced.",
+        "An environment failed (TooLong: It took more than 0.2 seconds); it is replaced.",
         "An environment failed (RuntimeError: --chaos raise:env); it is replaced."]
     assert played(env, 12)[0].failures == 0  # those who evaluate have none of it
 
