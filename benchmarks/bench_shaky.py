@@ -3,8 +3,8 @@
 python -m benchmarks.bench_shaky [--rounds 3] [--quick]
 
 How long it takes, from process start, to a mean return of 450. Ours is the whole command, with `--env-timeout 1` and
-100 episodes at its end, in environments that fail as well; RLlib stops as soon as its episodes are good enough. Ratios are of times:
-the less, the better.
+100 episodes at its end, in environments that fail as well; RLlib stops as soon as its episodes are good enough. Ratios
+are of times: the less, the better.
 """
 
 import json
