@@ -20,6 +20,7 @@ from jax import lax
 
 from msrl.api.agreement import DEVICES, in_scope
 from msrl.engines.finite import Fault, floats, host, mended, names_of, not_finite
+from msrl.engines.laid import lay, lift
 from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.shapes import Shapes
@@ -67,7 +68,8 @@ def new_guard(node: Call, ops: Ops, shapes: Shapes, args: tuple | None) -> Guard
     # A copy costs as much as the learner is large, a batch that is kept as much as the batch.
     rare = size(state) > 4 * size(args) and len(shapes.learns) == 1
     slots = MOST if rare else 1
-    return {**guard, "seen": np.int32(0), "start": jax.tree.map(blank, state), "since": np.int32(0),
+    return {**guard, "seen": np.int32(0), "start": jax.tree.map(blank, jax.eval_shape(lay, state)),
+            "since": np.int32(0),
             "batches": jax.tree.map(lambda x: blank(jax.ShapeDtypeStruct((slots, *x.shape), x.dtype)), args)}
 
 
@@ -117,12 +119,12 @@ def with_start(guard: Guard, state: Any) -> tuple[Guard, Any]:
     """Keeps the learner's state, where it is time for that; the state, to go on with."""
     slots, due = _slots(guard), (guard["seen"] % _slots(guard) == 0) & (guard["at"] < 0)
     if slots == 1:
-        kept = jax.tree.map(lambda old, new: jnp.where(due, new, old), guard["start"], state)
+        kept = jax.tree.map(lambda old, new: jnp.where(due, new, old), guard["start"], lay(state))
         return {**guard, "start": kept}, state
     # A loop of no pass or one. XLA leaves where they are what a loop has and hands on, both the copy and the state: so
     # long as nobody reads the state as it was before the loop, a learn that needs no copy costs none.
     _, kept, state = lax.while_loop(
-        lambda at: at[0], lambda at: (jnp.bool_(False), at[2], lax.optimization_barrier(at[2])),
+        lambda at: at[0], lambda at: (jnp.bool_(False), lay(at[2]), lax.optimization_barrier(at[2])),
         (due, guard["start"], state))
     return {**guard, "start": kept}, state
 
@@ -199,7 +201,7 @@ def fault_in(guards: Mapping[str, Guard], ops: Ops, seeds: int | None) -> Fault 
     bad = flags.any(0) if ops.devices else np.asarray(guard["flags"])
     return Fault(
         site, at + 1, tuple(name for name, each in zip(mine.watched[site], bad, strict=True) if each),
-        host(guard["start"]),
+        host(lift(guard["start"])),
         [jax.tree.map(lambda x, slot=slot: host(x[slot]), guard["batches"])
          for slot in range(at - int(guard["since"]) + 1)],
         number if seeds else 0, (first, first + world.shards),

@@ -6,6 +6,7 @@ wrappers, so that it sees the original rewards; `stats` finds its state from the
 
 from typing import Any
 
+import numpy as np
 from flax import struct
 
 from msrl.api.env import Env, Step
@@ -43,6 +44,8 @@ class EpisodeStats(Wrapper):
         xp, done = self.xp, step.done
         returns = own.running_return + (step.reward.mean(-1) if self.spec.agents else step.reward)
         lengths = own.running_length + 1
+        if xp is np and not done.any():  # the usual case, and Python has to be quick about it
+            return own.replace(running_return=returns, running_length=lengths), step
         return Stats(
             episodes=own.episodes + done.sum(dtype="int32"),
             return_sum=own.return_sum + xp.where(done, returns, 0.0).sum(dtype="float32"),
