@@ -9,7 +9,7 @@ happened. What fails time and again at the same step is a fault that no other tr
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any
@@ -118,15 +118,15 @@ class Supervised(Handle):
         if self.timeout is None:
             return work()
         self._aside = self._aside or Aside()
-        answer = self._aside.submit(work)
-        try:
-            return answer.result(self.timeout)
-        except TimeoutError as error:
-            if answer.done():  # it was raised in time
-                raise
-            self._aside.submit(self.batch.fail())  # to close one that hangs might hang, too
-            self._leave()
-            raise TooLong(f"It took more than {self.timeout:g} seconds") from error
+        answer, done = self._aside.submit(work), -1
+        while not answer.done() and self.batch.done > done:  # each of a batch has its time
+            done = self.batch.done
+            wait([answer], self.timeout)
+        if answer.done():
+            return answer.result()
+        self._aside.submit(self.batch.fail())  # to close one that hangs might hang, too
+        self._leave()
+        raise TooLong(f"It took more than {self.timeout:g} seconds")
 
     def _leave(self) -> None:
         if self._aside is not None:

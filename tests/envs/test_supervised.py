@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 
 import gymnasium
 import jax
@@ -101,6 +102,15 @@ def test_what_hangs_is_replaced(shaky, hangs):
     assert state.failures == len(hangs)
     assert Shaky.made == 1 + 3 + len(hangs)
     assert_same((first, wanted), (other, found))
+
+
+def test_each_has_its_time(shaky, monkeypatch):
+    """A batch may take longer than any of its environments."""
+    env, step = shaky(), Shaky.step
+    env.timeout = 0.5
+    monkeypatch.setattr(Shaky, "step", lambda self, action: time.sleep(0.1) or step(self, action))
+    state, _, found = played(env, 1, number=8)
+    assert state.failures == 0 and len(found) == 1
 
 
 def test_one_that_is_back_from_hanging_leaves_the_others_alone(shaky):
