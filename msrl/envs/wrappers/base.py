@@ -64,6 +64,7 @@ class Wrapper(Env):
         return Wrapped(inner, own), obs
 
     def step(self, state: Wrapped, action: Any, key: jax.Array) -> tuple[Wrapped, Step]:
+        action = action if self.traceable else np.asarray(action)
         inner, step = self.env.step(state.inner, self.on_action(action), key)
         own, step = self.on_step(state.own, step)
         return Wrapped(inner, own), step
