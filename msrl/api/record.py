@@ -34,6 +34,9 @@ class Record:
     def asdict(self) -> dict[str, Any]:
         return dict(self._fields)
 
+    def tree_flatten(self):
+        return tuple(self._fields.values()), tuple(self._fields)
+
     def tree_flatten_with_keys(self):
         keys = [(jax.tree_util.GetAttrKey(name), value) for name, value in self._fields.items()]
         return keys, tuple(self._fields)

@@ -70,8 +70,9 @@ def check_first(name: str, item: Record) -> tuple[Record, int]:
     return shapes, first.shape[0]
 
 
-def check_next(name: str, expected: Record, item: Record) -> None:
-    """Raises unless `item` has the fields and shapes of `expected` (shapes, as `check_first` gave them)."""
+def check_next(name: str, expected: Record, item: Record, lead: int = 0) -> None:
+    """Raises unless `item` has the fields and shapes of `expected`: shapes, as `check_first` gave them, or arrays with
+    so many dimensions before those."""
     found_leaves, found_tree = jax.tree.flatten(item)
     expected_leaves, expected_tree = jax.tree.flatten(expected)
     if found_tree != expected_tree:
@@ -82,11 +83,14 @@ def check_next(name: str, expected: Record, item: Record) -> None:
             why="One buffer holds records of one kind.",
             instead="Insert the same fields everywhere, or use a second buffer.")
     for i, (before, leaf) in enumerate(zip(expected_leaves, found_leaves)):
+        wanted = before.shape[lead:], before.dtype
+        if (getattr(leaf, "shape", None), getattr(leaf, "dtype", None)) == wanted:
+            continue  # as nearly always; what is below takes Python longer than all else that an insert does
         now = aval(leaf)
-        if (now.shape, now.dtype) != (before.shape, before.dtype):
+        if (now.shape, now.dtype) != wanted:
             raise TypeCheckError(
-                f"{name}: field {named_leaves(expected)[i][0]} was {show(before)} when the buffer was made, "
-                f"and is {show(now)} now.",
+                f"{name}: field {named_leaves(expected)[i][0]} was {show(jax.ShapeDtypeStruct(*wanted))} when the "
+                f"buffer was made, and is {show(now)} now.",
                 why="A buffer's arrays are laid out once, for one shape and dtype per field.",
                 instead="Insert the same shapes everywhere, or use a second buffer.")
 

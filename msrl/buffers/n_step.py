@@ -89,8 +89,7 @@ class NStep(Buffer):
         return NStepState(window, count=xp.zeros((), np.int32), inner=self.inner.init(emitted))
 
     def insert(self, state: NStepState, item: Record) -> NStepState:
-        expected = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.window)
-        items.check_next("NStep", expected, item)
+        items.check_next("NStep", state.window, item, lead=1)
         newest, warm = state.count % self.n, state.count >= self.n - 1
         following = state.count + 1 - self.n * (state.count == 2 * self.n - 1)
 

@@ -56,8 +56,7 @@ class Rollout(Buffer):
                             position=xp.zeros((), np.int32))
 
     def insert(self, state: RolloutState, item: Record) -> RolloutState:
-        expected = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), state.store)
-        items.check_next("Rollout", expected, item)
+        items.check_next("Rollout", state.store, item, lead=1)
         row = state.position % self.length
 
         if self.traceable:
