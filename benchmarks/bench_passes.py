@@ -13,6 +13,7 @@ from typing import Any
 
 import msrl
 from benchmarks.ours import Ours
+from benchmarks.parts import inference
 from benchmarks.ratios import Effort, alternate, compare
 from benchmarks.report import Report, command
 from benchmarks.rollouts import Rollouts
@@ -65,6 +66,10 @@ def measure_case(case: Case, effort: Effort, report: Report) -> None:
         report.add(compare(name, "so many programs of one shard", speeds["+"], speeds["alone"]),
                    compare(f"{case.title}, as one batch", "one after another", *costs, 0.35, unit="µs/step",
                            at_least=False))
+        whole, apart = inference(case.settings["num_envs"], case.settings["shards"])
+        report.limit(f"{case.title}: of that, a policy by hand takes {whole:.2f} µs/step as one batch and {apart:.2f} "
+                     f"one after another, {whole / apart:.2f} of it; XLA runs several shards at a time, as they stand "
+                     "beside each other.")
     if len(on.program.workers) > 1:
         report.limit(f"{name}: {on.messages:.1f} messages for a thousand steps, and {off.messages:.1f} without it.")
     for each in (on, off, *alone):
