@@ -39,6 +39,7 @@ class Saving:
         self.ordered = not lead.exchange.unordered and lead.exchange.lockstep
         self.schedule = Schedule(loops, every, not self.ordered)
         self.shares: dict[tuple[str, int], dict[Worker, Share]] = {}  # as they come in: by point and worker
+        self.done: dict[Worker, Share] = {}  # where nobody waits, of those that have nothing more to do
         order = order_of(placed.graph)
         for worker in workers:
             worker.order = order
@@ -85,12 +86,15 @@ class Saving:
 
     def _complete(self, worker: Worker, share: Share) -> list[tuple[Worker, Share]] | None:
         """All shares of one point once they are there, that of the leader first. Where instances do not wait for one
-        another, what the leader has put down is completed by what the others put down after it."""
+        another, what the leader has put down is completed by what the others put down after it, or as they ended."""
         point = (share.loop, share.passes) if self.ordered else ("", 0)
+        if share.last and not self.ordered and worker is not self.lead:
+            self.done[worker] = share
         here = self.shares.setdefault(point, {})
         if not self.ordered and worker is not self.lead and self.lead not in here:
             return None
         here[worker] = share
+        here = {**self.done, **here}
         if len(here) < len(self.workers):
             return None
         del self.shares[point]

@@ -57,8 +57,10 @@ class Schedule:
             self.ahead = max(self.ahead, (at, done + count))
             return count
 
-    def due(self, instance: object, loop: str, done: int, leads: bool = True) -> bool:
-        """Is it time for this instance, now that it has made so many passes? To be asked once at each point."""
+    def due(self, instance: object, loop: str, done: int, leads: bool = True, last: bool = False) -> bool:
+        """Is it time for this instance, now that it has made so many passes, perhaps the last ones? To be asked once at
+        each point. A learner that others do not wait for puts down what it has in the end: it will not be there later.
+        """
         if loop not in self.loops:
             return False
         with self.lock:
@@ -69,6 +71,7 @@ class Schedule:
             wanted = self.asked is not None and self.taken.get(instance, (0, 0)) < self.asked <= point
             if wanted:
                 self.taken[instance] = point
-            found = wanted or bool(self.every and done % self.every == 0)
+            at_end = last and self.unordered and bool(self.every or self.calls)
+            found = wanted or at_end or bool(self.every and done % self.every == 0)
             self.calls += found
             return found

@@ -56,6 +56,7 @@ class Share:
     counted: int = 0  # as Worker.counted
     ledger: Ledger | None = None  # as the instance knows it
     skipped: Any = 0  # as Worker.skipped
+    last: bool = False  # has it made all passes of its last loop, so that nothing will change any more?
     problem: RunError | None = None  # why there is nothing
 
 
@@ -142,8 +143,9 @@ def take(worker: "Worker", loop: For | While, passes: int, names: Names, carried
     except RunError as problem:
         worker.share = Share(loop_name(loop), passes, {}, problem=problem)
     else:
-        skipped = np.asarray(worker.skipped).tolist()
-        worker.share = Share(loop_name(loop), passes, parts, worker.counted, ledger, skipped)
+        skipped, last = np.asarray(worker.skipped).tolist(), loops_of(worker.program)[-1] == loop_name(loop)
+        worker.share = Share(loop_name(loop), passes, parts, worker.counted, ledger, skipped,
+                             last and isinstance(loop, For) and passes == loop.trips)
 
 
 def divided(worker: "Worker", name: str, value: Any) -> dict[str, Packed]:

@@ -271,7 +271,8 @@ class Worker:
             yield from self.block(node.body, here)
             carried.update({carry.phi: here[carry.next] for carry in node.carries if carry.phi})
             number += 1
-            due = top and self.schedule.due(self, loop_name(node), number, self.leads)
+            due = top and self.schedule.due(self, loop_name(node), number, self.leads,
+                                            indices is not None and number == len(indices))
             if top and (number % size == 0 or due):
                 for mine in (names, carried):
                     yield from self.inbox.force(mine, [n for n in mine if n in self.late and base(n) in self.own])
@@ -322,7 +323,7 @@ class Worker:
                 # How long a `while` runs is not known, so it lets the host look by the clock.
                 most = most * 2 if time.perf_counter() - began < WHILE_SECONDS else most
             phis = {key(c): value for c, value in zip(node.carries, carried, strict=True)}
-            if self.schedule.due(self, loop_name(node), done, self.leads):
+            if self.schedule.due(self, loop_name(node), done, self.leads, done == total):
                 yield from take(self, node, done, names, phis)
             self.at = loop_name(node), done
             yield self.look(names, phis)

@@ -65,3 +65,10 @@ def test_who_is_not_waited_for_follows_the_learner():
     assert not schedule.due("actor", "i", 4, leads=False)
     schedule.call()
     assert schedule.due("actor", "i", 5, leads=False)
+
+
+def test_a_learner_that_is_not_waited_for_puts_down_what_it_has_in_the_end():
+    for schedule, wanted in ((Schedule(["i"], 3, unordered=True), True), (Schedule(["i"], unordered=True), False),
+                             (Schedule(["i"], 3), False)):
+        assert not schedule.due("learner", "i", 4)
+        assert schedule.due("learner", "i", 5, last=True) is wanted

@@ -94,3 +94,27 @@ def test_an_envpool_that_would_be_too_long_to_play_again():
     for other in others:
         finished(other)
         assert other.env_steps == 64
+
+
+def test_a_learner_that_ended_long_ago_is_not_waited_for():
+    """Its last pass is no multiple of the passes between two checkpoints, and nothing follows it."""
+    deployment = Deployment("central-async", "inline", learners=2)
+    program = pipeline.compile("a3c", "CartPole-v1", deployment=deployment, num_envs=4, shards=2, learner_shards=2,
+                               rollout=4, total_steps=64, hidden=(8,), checkpoint_every=3)
+    saving, put_down = program.saving, []
+
+    def kept(worker, episodes):
+        put_down.append((worker, worker.share))
+        worker.share = None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saving, "collect", kept)
+        for _ in program.run():
+            pass
+    lead = [share for worker, share in put_down if worker is program.lead and share]
+    assert [(share.passes, share.last) for share in lead] == [(3, False), (4, True)]
+    found = []
+    for worker, share in sorted(put_down, key=lambda each: each[0] is program.lead):  # the other is done first
+        worker.share = share
+        found.append(saving.collect(worker, [0.0, 0.0, 0.0]))
+    assert [point.update for point in found if point] == [3, 4]
