@@ -21,9 +21,7 @@ class Scopes:
         self._globals = cache(self._make_globals)
 
     def evaluate(self, node: Pure, inputs: dict[str, Any]) -> Any:
-        code, known = _code(node.expr), self._globals(node.scope)
-        # What is inside a comprehension or a lambda sees globals only, so that all names must be among them.
-        inside = any(isinstance(const, CodeType) for const in code.co_consts)
+        (code, inside), known = _code(node.expr), self._globals(node.scope)
         return eval(code, {**known, **inputs}) if inside else eval(code, known, inputs)
 
     def _make_globals(self, scope: str) -> dict[str, Any]:
@@ -34,5 +32,8 @@ class Scopes:
 
 
 @cache
-def _code(expr: str) -> CodeType:
-    return compile(with_logic(expr), "<loop expression>", "eval")
+def _code(expr: str) -> tuple[CodeType, bool]:
+    """Compiled, and whether there is a comprehension or a lambda in it: what is inside sees globals only, so that all
+    names must be among them."""
+    code = compile(with_logic(expr), "<loop expression>", "eval")
+    return code, any(isinstance(const, CodeType) for const in code.co_consts)

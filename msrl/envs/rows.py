@@ -83,7 +83,9 @@ class Rows(Batch):
             self._add(self._ones[self.done].step(action[self.done]))
         obs, reward, terminated, truncated, final = zip(*self._all(), strict=True)
         new, terminal, limit = self._decode(np.stack(obs)), np.array(terminated, bool), np.array(truncated, bool)
-        last = self._decode(np.stack(final)) if terminal.any() or limit.any() else new
+        if not (any(terminated) or any(truncated)):  # the usual case, and Python has to be quick about it
+            return Step(new, np.array(reward, np.float32), terminal, limit, new)
+        last = self._decode(np.stack(final))
         return Step(new, np.array(reward, np.float32), terminal, limit & ~terminal, last)
 
     def mark(self) -> Any:
