@@ -5,9 +5,12 @@ python -m benchmarks.bench_crossover [--rounds 3] [--seconds 1.5] [--quick]
 PPO on CartPole on threads, spread out in three ways over two instances, with every message delayed by 0 to 20 ms
 (`chaos="delay:moves=5ms"`: the channel holds it back, and nobody computes for it). The numbers of environments and
 epochs and the size of the networks vary one at a time. The plot has a panel for each; the table names who wins where.
+Beside them stands device-only, which has no messages: it takes an environment that compiles. Who wins among the others
+is what counts where the environment is on the host.
 """
 
 import inspect
+from typing import Any
 
 import msrl
 from benchmarks.ours import Ours
@@ -31,6 +34,7 @@ SPREADS = {
     "fine": (dict(distribution="single-learner-fine", actors=2), dict(shards=2)),
     "multi-learner": (dict(distribution="multi-learner", learners=2), dict(shards=2, learner_shards=2)),
 }
+ALONE = "device-only"
 
 
 def measure(effort: Effort, report: Report) -> None:
@@ -41,17 +45,26 @@ def measure(effort: Effort, report: Report) -> None:
     cases = dict(list(CASES.items())[:1]) if effort.rounds < 3 else CASES
     found: dict[str, dict[str, list[float]]] = {}
     for case, changed in cases.items():
-        found[case] = {name: [] for name in SPREADS}
+        settings = {**BASE, **changed}
+        found[case] = {name: [] for name in (*SPREADS, ALONE)}
+
+        def program(name: str, deployment: msrl.Deployment, settings: dict = settings, **more: Any) -> Ours:
+            return Ours(name, "ppo", "CartPole-v1", steps=settings["num_envs"] * settings["rollout"], passes=1,
+                        deployment=deployment, **settings, **more)
+
         for delay in DELAYS:
-            settings = {**BASE, **changed}
-            programs = [Ours(name, "ppo", "CartPole-v1", steps=settings["num_envs"] * settings["rollout"], passes=1,
-                             deployment=msrl.Deployment(backend="threads", **how), chaos=chaos(delay), **settings,
-                             **shards) for name, (how, shards) in SPREADS.items()]
+            programs = [program(name, msrl.Deployment(backend="threads", **how), chaos=chaos(delay), **shards)
+                        for name, (how, shards) in SPREADS.items()]
+            if not delay:
+                programs.append(program(ALONE, msrl.Deployment(ALONE)))
             speeds = alternate(programs, effort)
-            for program in programs:
-                found[case][program.name].append(spread(speeds[program.name])[1])
-                program.close()
-        report.limit(f"{case}: " + "; ".join(winner(found[case], at) for at in range(len(DELAYS))) + ".")
+            for each in programs:
+                found[case][each.name].append(spread(speeds[each.name])[1])
+                each.close()
+        found[case][ALONE] *= len(DELAYS)  # nobody sends anything
+        apart = {name: found[case][name] for name in SPREADS}
+        report.limit(f"{case}: " + "; ".join(winner(apart, at) for at in range(len(DELAYS))) +
+                     f"; {ALONE}, without messages, {figure(found[case][ALONE][0])} steps/s.")
     report.figures.update(delays=DELAYS, speeds=found)
     RESULTS.mkdir(exist_ok=True)
     panels_plot(DELAYS, found, RESULTS / "crossover.png", "ms that a message is delayed", "environment steps/s")

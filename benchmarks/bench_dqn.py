@@ -3,9 +3,11 @@
 python -m benchmarks.bench_dqn [--rounds 9] [--seconds 2] [--quick]
 
 Once as one compiled program and once with Gymnasium's environment in Python, both against Stable-Baselines3 at the same
-settings: plain Q-learning, a target that is copied every 10 000 steps, a random action in 20.
+settings: plain Q-learning, a target that is copied every 10 000 steps, a random action in 20. And against JAX by hand
+(hand_dqn.py), which says what is to be had with Gymnasium's environment.
 """
 
+from benchmarks.hand_dqn import HandDQN
 from benchmarks.ours import Ours, profiled, shares
 from benchmarks.peer import start
 from benchmarks.ratios import Effort, alternate, compare
@@ -21,12 +23,15 @@ def measure(effort: Effort, report: Report) -> None:
     stepped = Ours("gymnasium", "dqn", "gymnasium:CartPole-v1", steps=1, passes=200, warmup=WARMUP, **SETTINGS)
     sb3 = start(report, "SB3", "benchmarks.peers.sb3:dqn", env="CartPole-v1", batch=BATCH, hidden=[100],
                 capacity=CAPACITY, warmup=WARMUP, quantum=2 * WARMUP)
-    contestants = [each for each in (compiled, stepped, sb3) if each is not None]
+    hand = HandDQN("JAX by hand", BATCH, *SETTINGS["hidden"], CAPACITY, WARMUP)
+    contestants = [each for each in (compiled, stepped, hand, sb3) if each is not None]
     speeds = alternate(contestants, effort)
     if sb3 is not None:
         report.add(compare("DQN CartPole, compiled", sb3.name, speeds["compiled"], speeds[sb3.name], 15.0),
-                   compare("DQN CartPole of Gymnasium", sb3.name, speeds["gymnasium"], speeds[sb3.name], 4.0))
-    report.add(compare("DQN CartPole, compiled", "ours with Gymnasium", speeds["compiled"], speeds["gymnasium"]))
+                   compare("DQN CartPole of Gymnasium", sb3.name, speeds["gymnasium"], speeds[sb3.name], 4.0),
+                   compare("DQN CartPole of Gymnasium, by hand", sb3.name, speeds[hand.name], speeds[sb3.name]))
+    report.add(compare("DQN CartPole of Gymnasium", hand.name, speeds["gymnasium"], speeds[hand.name]),
+               compare("DQN CartPole, compiled", "ours with Gymnasium", speeds["compiled"], speeds["gymnasium"]))
     for each in contestants:
         each.close()
     parts = profiled("dqn", "gymnasium:CartPole-v1", WARMUP + 3000, warmup=WARMUP, **SETTINGS)
