@@ -5,13 +5,17 @@ while training, or that results differ; 128 + n that signal n ended it. Errors o
 traceback goes before them where the user's code has failed.
 """
 
+import atexit
 import difflib
 import gc
 import importlib
+import logging
+import os
 import sys
+import threading
 import time
 import traceback
-from typing import Any
+from typing import Any, NoReturn
 
 from msrl.cli import deploying, options
 from msrl.errors import EnvError, MsrlError, RunError, UsageError, VerifyError
@@ -28,9 +32,22 @@ def main(args: list[str] | None = None) -> int:
     if args is not None:
         return answer(args, time.perf_counter())
     try:
-        return answer(sys.argv[1:], STARTED)
+        code = answer(sys.argv[1:], STARTED)
     finally:
         gc.freeze()  # the process ends: to search all that it has for garbage first would take half a second
+    if any(thread.name == "msrl-env" for thread in threading.enumerate()):
+        leave(code)
+    return code
+
+
+def leave(code: int) -> NoReturn:
+    """Ends the process although environments hang, in threads that were left to themselves. Until Python 3.14, one that
+    comes back from C++ while the interpreter takes itself apart takes the process with it, and its exit code."""
+    atexit._run_exitfuncs()
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def answer(args: list[str], began: float) -> int:

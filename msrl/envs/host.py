@@ -58,7 +58,8 @@ class HostEnv(Env):
         return state, state.begin(seeds(key, len(state)))
 
     def step(self, state: Supervised, action: np.ndarray, key: jax.Array) -> tuple[Supervised, Step]:
-        return state, state.play(np.asarray(action))
+        # A copy: one that hangs keeps what it was given, for longer perhaps than there is a JAX to free it.
+        return state, state.play(np.array(action))
 
     def trouble(self, faults: Sequence[tuple[str, int]]) -> None:
         if self.timeout is None and any(kind == "hang" for kind, _ in faults):

@@ -67,6 +67,36 @@ def test_a_second_signal_ends_it_at_once(tmp_path):
     assert not (tmp_path / "run").exists()  # there was nothing to keep
 
 
+STUCK = """
+import gymnasium, jax, jax.numpy as jnp
+from gymnasium.envs.classic_control import CartPoleEnv
+
+product, ones, made = jax.jit(lambda x: x @ x), jnp.ones((300, 300)), []
+
+class Stuck(CartPoleEnv):
+    def step(self, action):
+        made.append(action)
+        hangs = len(made) == 20
+        while hangs:
+            product(ones).block_until_ready()
+        return super().step(action)
+
+gymnasium.register("Stuck-v0", Stuck, max_episode_steps=20)
+"""
+
+
+def test_an_environment_that_hangs_to_the_end_leaves_the_exit_code_alone(tmp_path):
+    """It is in C++, time and again, while the interpreter ends."""
+    (tmp_path / "stuck.py").write_text(STUCK)
+    process = start(tmp_path, "train", f"{TINY}:Tiny", "--env", "gymnasium:stuck:Stuck-v0", "--env-timeout", "1",
+                    "--total-steps", "64", "--eval-episodes", "2", "--run-dir", "run", "--json",
+                    PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}")
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    assert json.loads(out.splitlines()[-1])["status"] == "finished"
+    assert err.count("An environment failed (TooLong") == 1
+
+
 def test_strict_mode_pins_itself_and_repeats_to_the_bit(tmp_path):
     both = ("train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--strict", "--json", "--eval-episodes", "5", "--run-dir")
     program = f"from msrl.cli.main import main; main([*{both}, 'a']); main([*{both}, 'b'])"
