@@ -49,8 +49,9 @@ def measure(effort: Effort, report: Report) -> None:
         found[case] = {name: [] for name in (*SPREADS, ALONE)}
 
         def program(name: str, deployment: msrl.Deployment, settings: dict = settings, **more: Any) -> Ours:
-            return Ours(name, "ppo", "CartPole-v1", steps=settings["num_envs"] * settings["rollout"], passes=1,
-                        deployment=deployment, **settings, **more)
+            quick = name in ("coarse", ALONE) and (settings["num_envs"] < 64 or settings["epochs"] < 4)
+            return Ours(name, "ppo", "CartPole-v1", steps=settings["num_envs"] * settings["rollout"],
+                        passes=4 if quick else 1, deployment=deployment, **settings, **more)
 
         for delay in DELAYS:
             programs = [program(name, msrl.Deployment(backend="threads", **how), chaos=chaos(delay), **shards)

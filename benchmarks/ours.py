@@ -1,8 +1,8 @@
 """One of our programs as a contestant: compiled once, and led on from look to look.
 
 A turn begins at a look of the place that learns and ends at another, so that it has whole passes of the loop and
-nothing that was done beforehand. Between its turns a program on threads is at rest: its actors go on until they need
-what is learnt next, and that is waited for.
+nothing that was done beforehand; it is cut short where the program ends. Between its turns a program on threads is at
+rest: its actors go on until they need what is learnt next, and that is waited for.
 """
 
 import time
@@ -31,12 +31,12 @@ class Ours:
         self.program, self.updates, self.looks = self._begin()
 
     def turn(self, seconds: float) -> float:
-        if self.looks + self.looks_per_second * seconds * 1.5 + 3 > LOOKS:  # it would end within the turn
+        if self.looks > 1 and self.looks + self.looks_per_second * seconds * 1.5 + 3 > LOOKS:  # it would end too soon
             self.close()
             self.program, self.updates, self.looks = self._begin()
         self._look()
         began, worked, first, before = time.perf_counter(), time.process_time(), self.looks, self._passes()
-        while self.looks == first or time.perf_counter() - began < seconds:
+        while self.looks == first or (time.perf_counter() - began < seconds and self.looks < LOOKS):
             self._look()
         taken = time.perf_counter() - began
         self.looks_per_second = (self.looks - first) / taken
