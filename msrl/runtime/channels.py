@@ -116,14 +116,14 @@ class Exchange:
 
     def parts(self, move: Move, value: Any) -> list[Any]:
         targets = self.sizes[move.target]
-        if move.kind != "scatter":
+        if move.kind != "scatter" or len(targets) == 1:
             return [value] * len(targets)
-        cuts = np.cumsum(targets)[:-1]
+        cuts = tuple(np.cumsum(targets)[:-1].tolist())
 
         def cut(x: Any, dim: int) -> list[Any]:
             if dim < 0:  # the same for all
                 return [x] * len(targets)
-            return (np if isinstance(x, np.ndarray) else jnp).split(x, cuts, axis=dim)
+            return np.split(x, cuts, axis=dim) if isinstance(x, np.ndarray) else _split(x, cuts, dim)
 
         leaves, tree = jax.tree.flatten(value)
         columns = list(map(cut, leaves, self.dims(move, leaves)))
@@ -171,6 +171,10 @@ class Exchange:
 
         tree, leaves = jax.tree.structure(parts[0]), [jax.tree.leaves(part) for part in parts]
         return jax.tree.unflatten(tree, list(map(leaf, self.dims(move, leaves[0]), *leaves)))
+
+
+# Compiled: JAX's operations outside of programs take some hundred microseconds, and a scatter may be made every step.
+_split = jax.jit(jnp.split, static_argnums=(1, 2))
 
 
 class Line:

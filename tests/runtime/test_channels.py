@@ -2,6 +2,8 @@
 
 from threading import Thread
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from msrl.ir.placed import Move
@@ -31,6 +33,16 @@ def test_a_scatter_gives_each_its_part_and_all_the_same_number():
     channels.send(SCATTER.id, 0, (np.float32([1, 2, 3]), 7))
     parts = [channels.receive(SCATTER.id, target) for target in (0, 1)]
     assert [(part.tolist(), number) for part, number in parts] == [([1, 2], 7), ([3], 7)]
+
+
+def test_a_scatter_divides_arrays_of_jax_too_and_gives_one_target_the_very_value():
+    channels = exchange()
+    channels.send(SCATTER.id, 0, jnp.float32([1, 2, 3]))
+    parts = [channels.receive(SCATTER.id, target) for target in (0, 1)]
+    assert all(isinstance(part, jax.Array) for part in parts) and [part.tolist() for part in parts] == [[1, 2], [3]]
+    alone, value = Exchange((SCATTER,), {"actor": (3,), "learner": (3,)}), jnp.float32([1, 2, 3])
+    alone.send(SCATTER.id, 0, value)
+    assert alone.receive(SCATTER.id, 0) is value
 
 
 def test_what_arrives_before_the_sleep_is_not_slept_through():
