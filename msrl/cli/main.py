@@ -27,17 +27,22 @@ COMMANDS = {"train": "msrl.cli.train", "resume": "msrl.cli.resume", "eval": "msr
 DEPLOYED = {"train": deploying.DeploymentOptions, "graph": deploying.PlacementOptions}
 
 
+def run() -> NoReturn:
+    """The entry point of the process."""
+    code = main()
+    if any(thread.name == "msrl-env" for thread in threading.enumerate()):
+        leave(code)
+    sys.exit(code)
+
+
 def main(args: list[str] | None = None) -> int:
-    """Runs one command. As the entry point, it reads the process's arguments."""
+    """Runs one command. Without any, it reads the process's arguments."""
     if args is not None:
         return answer(args, time.perf_counter())
     try:
-        code = answer(sys.argv[1:], STARTED)
+        return answer(sys.argv[1:], STARTED)
     finally:
         gc.freeze()  # the process ends: to search all that it has for garbage first would take half a second
-    if any(thread.name == "msrl-env" for thread in threading.enumerate()):
-        leave(code)
-    return code
 
 
 def leave(code: int) -> NoReturn:
@@ -100,4 +105,4 @@ def load(module: str) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()
