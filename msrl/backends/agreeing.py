@@ -100,7 +100,7 @@ def exchanged(worker: "Worker", node: Call, names: Names) -> Generator[None, Non
         tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads), worker.ops.dims(node),
         worker.ops.agent_dims(node))
     (bring, take), reached = worker.exchange.among[node.writes[0]], None
-    served, learnt_from = bring != take, 0 if worker.exchange.lockstep else worker.count_steps(names)
+    served, learnt_from = bring != take, 0 if worker.exchange.lockstep else worker.count_steps(node, names)
     while True:
         with blame(node, RunError):
             try:

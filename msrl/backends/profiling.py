@@ -14,7 +14,7 @@ import jax
 
 from msrl.backends.watched import WatchedExchange
 from msrl.backends.worker import Look, Worker
-from msrl.engines.host import HostEngine
+from msrl.engines.host import HostEngine, Step
 from msrl.engines.reference import Agreeing, Reference
 from msrl.ir.graph import Call, Graph, Node, Pure, definitions, walk
 from msrl.ir.interp import Names
@@ -100,12 +100,15 @@ class WatchedHost(HostEngine):
         assert worker.trace is not None
         self.trace, self.reference = worker.trace, WatchedReference(worker, fused=True)
 
-    def block(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...] = (), once: bool = False) -> None:
-        for node in nodes:
-            if self.program(node, once) is None:  # Python's, which tells of the ops in it
-                super().block((node,), names, tail, once)
-                continue
+    def step(self, node: Node, once: bool) -> Step:
+        step = super().step(node, once)
+        if self.program(node, once) is None:  # Python's, which tells of the ops in it
+            return step
+
+        def watched(names: Names) -> None:
             # What runs once is compiled ahead, and nearly all of its time is waiting for the compiler.
             with self.trace.at("compile" if once else "compute", *self.trace.titled(node)):
-                super().block((node,), names, tail, once)
+                step(names)
                 jax.block_until_ready([names[name] for name in definitions(node)])
+
+        return watched

@@ -81,6 +81,7 @@ class Worker:
         self.pulled: dict[tuple[str, int], list[Any]] = {}  # (move, site) → the parameters last taken from their place
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._parts: dict[int, tuple[tuple[Node, ...], list[Part]]] = {}
+        self._counters: dict[int, tuple[Node, str | None]] = {}  # by node, the name that counts the environments' steps
         self._chunks: dict[int, Chunk] | None = None  # by the identity of their loops
 
     def run(self) -> Iterator[Look]:
@@ -154,7 +155,7 @@ class Worker:
                     while self.exchange.full(part.move, self.instance):
                         self.go_on(names)
                         yield None
-                    steps = self.count_steps(names) if part.move == self.exchange.lead else 0
+                    steps = self.count_steps(part, names) if part.move == self.exchange.lead else 0
                     self.outbox.send(part, names[part.value], steps)
                 case Flush():
                     self.outbox.flush(part.target)
@@ -215,9 +216,12 @@ class Worker:
         if self.trace is not None:
             self.trace.compiled(seconds)
 
-    def count_steps(self, names: Names) -> int:
-        """The environment steps since they were last counted."""
-        newest = next((name for name in reversed(names) if base(name) == "#env.step"), None)
+    def count_steps(self, node: Node, names: Names) -> int:
+        """The environment steps since they were last counted, as the node is reached."""
+        if id(node) not in self._counters:
+            newest = next((name for name in reversed(names) if base(name) == "#env.step"), None)
+            self._counters[id(node)] = node, newest
+        newest = self._counters[id(node)][1]
         count = int(np.max(np.asarray(names[newest]))) if newest else 0
         steps, self.counted = (count - self.counted) * self.ops.world.num_envs, count
         return steps

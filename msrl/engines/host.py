@@ -6,11 +6,13 @@ itself, op by op, and the loops around it are stepped by Python.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
+from msrl.engines.blame import blame
 from msrl.engines.finite import error_of
 from msrl.engines.guard import Guard, Misfit, fault_in, new_guard, skipped
 from msrl.engines.library import Ops
@@ -18,9 +20,12 @@ from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
 from msrl.engines.xla import CompiledStretch
+from msrl.errors import RunError
 from msrl.ir.graph import Call, Flush, Node, Pure, Recv, Send, Stretch, definitions, is_resource, walk
 from msrl.ir.interp import Host, Names, run_nodes
 from msrl.passes.fuse_stretches import is_selection
+
+Step = Callable[[Names], None]
 
 
 class HostEngine(Host):
@@ -31,6 +36,7 @@ class HostEngine(Host):
         self.seeds = root.shape[0] if root.ndim else None
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._programs: dict[int, tuple[Node, CompiledStretch | None]] = {}
+        self._steps: dict[int, tuple[tuple[Node, ...], list[Step]]] = {}
         self._guards: dict[str, Guard] = {}  # by the state that a learn makes
         self._unsettled: dict[str, Call] = {}  # by the same, learns that nobody has looked at since
         self._forms: dict[str, tuple] = {}  # of what a learn was given, where it is not the graph's
@@ -45,15 +51,44 @@ class HostEngine(Host):
         return np.int32(value) if is_resource(node.out) else value
 
     def block(self, nodes: tuple[Node, ...], names: Names, tail: tuple[str, ...] = (), once: bool = False) -> None:
-        for node in nodes:
-            program = self.program(node, once)
-            if program is None:
-                run_nodes((node,), names, self)
-            else:
-                made, guards = self.watched(program.learns, lambda guards, program=program: program(
-                    self.wide(names, program.inputs), self.root, guards))
-                names.update(made)
-                self.take_back(program.learns, guards)
+        for step in self.steps(nodes, once):
+            step(names)
+
+    def steps(self, nodes: tuple[Node, ...], once: bool) -> list[Step]:
+        """A block as functions of the names in scope. They are made once: in a loop that Python steps, to find out what
+        is to be done must not take longer than to do it."""
+        if id(nodes) not in self._steps:
+            self._steps[id(nodes)] = nodes, [self.step(node, once) for node in nodes]
+        return self._steps[id(nodes)][1]
+
+    def step(self, node: Node, once: bool) -> Step:
+        program = self.program(node, once)
+        if program is not None:
+            return partial(self.run, program)
+        if isinstance(node, Pure) and is_selection(node) and not is_resource(node.out):
+            return self.selecting(node)
+        return lambda names: run_nodes((node,), names, self)
+
+    def run(self, program: CompiledStretch, names: Names) -> None:
+        if not program.learns:
+            names.update(program(self.wide(names, program.inputs), self.root, {})[0])
+            return
+        made, guards = self.watched(program.learns, lambda guards: program(
+            self.wide(names, program.inputs), self.root, guards))
+        names.update(made)
+        self.take_back(program.learns, guards)
+
+    def selecting(self, node: Pure) -> Step:
+        select, out, given = self.ops.scopes.function(node), node.out, [value for _, value in node.inputs]
+
+        def step(names: Names) -> None:
+            try:
+                names[out] = select(*[names[value] for value in given])
+            except Exception:
+                with blame(node, RunError):
+                    raise
+
+        return step
 
     def program(self, node: Node, once: bool) -> CompiledStretch | None:
         """What a node compiles to; None for one that Python takes. An op that no stretch holds is its own program."""

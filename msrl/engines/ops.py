@@ -78,7 +78,7 @@ def _buffer_op(buffer: Buffer, method: str, over: Over | None) -> Op:
     match method:
         case "insert":
             return Op(lambda key, s, a, fields: (None, (buffer.insert(s[0], Record(**fields)),)), buffer.traceable,
-                      keyed=False, over=over)
+                      keyed=False, draws=False, over=over)
         case "sample":
             def sample(key, states, args, fields):
                 state, batch = buffer.sample(states[0], key)
@@ -248,6 +248,9 @@ def call_key(base: jax.Array, shard: Any, count: Any) -> jax.Array:
 
 def strong(value: Any) -> Any:
     """Python numbers as 32-bit scalars, so that an op sees the same type whoever calls it."""
+    parts = value.values() if type(value) is dict else value if type(value) is tuple else (value,)
+    if all(type(part) is np.ndarray or (isinstance(part, jax.Array) and not part.weak_type) for part in parts):
+        return value  # as nearly always on the host, and to walk the tree takes Python far longer
 
     def leaf(x: Any) -> Any:
         match x:

@@ -1,9 +1,9 @@
 """Evaluates a graph's pure expressions with the names that the user's method sees."""
 
+import ast
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
-from types import CodeType
 from typing import Any
 
 from msrl.engines.logic import LOGIC, with_logic
@@ -13,27 +13,28 @@ from msrl.ir.interp import EXPRESSION_NAMES
 
 
 class Scopes:
-    """Expressions are compiled once, and evaluated with their method's globals, `self` and the values given."""
+    """Expressions become functions of their inputs, once, with their method's globals and `self` around them."""
 
     def __init__(self, trainer: Any, names: Mapping[str, Any]):
         """`names`: what else expressions see."""
         self.trainer, self.names = trainer, dict(names)
         self._globals = cache(self._make_globals)
+        self._function = cache(self._make_function)
 
     def evaluate(self, node: Pure, inputs: dict[str, Any]) -> Any:
-        (code, inside), known = _code(node.expr), self._globals(node.scope)
-        return eval(code, {**known, **inputs}) if inside else eval(code, known, inputs)
+        return self.function(node)(**inputs)
+
+    def function(self, node: Pure) -> Callable[..., Any]:
+        """The expression as a function of its inputs, in their order."""
+        return self._function(node.expr, node.scope, tuple(name for name, _ in node.inputs))
+
+    def _make_function(self, expr: str, scope: str, inputs: tuple[str, ...]) -> Callable[..., Any]:
+        given = ast.arguments([], [ast.arg(name) for name in inputs], None, [], [], None, [])
+        tree = ast.fix_missing_locations(ast.Expression(ast.Lambda(given, with_logic(expr).body)))
+        return eval(compile(tree, "<loop expression>", "eval"), self._globals(scope))
 
     def _make_globals(self, scope: str) -> dict[str, Any]:
         raw = inspect.getattr_static(type(self.trainer), scope)
         function = inspect.unwrap(getattr(raw, "__func__", raw))
         return {**function.__globals__, **closure(function), **EXPRESSION_NAMES, **LOGIC, **self.names,
                 "self": self.trainer}
-
-
-@cache
-def _code(expr: str) -> tuple[CodeType, bool]:
-    """Compiled, and whether there is a comprehension or a lambda in it: what is inside sees globals only, so that all
-    names must be among them."""
-    code = compile(with_logic(expr), "<loop expression>", "eval")
-    return code, any(isinstance(const, CodeType) for const in code.co_consts)

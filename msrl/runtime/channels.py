@@ -33,6 +33,9 @@ class Exchange:
         self.sizes = sizes
         self.agents: Mapping[str, tuple[int, ...]] = {}  # by name: the dimension of each leaf that agents lie on, or -1
         self.channels: dict[tuple[str, int, int], deque[Any]] = {}
+        # The same by move and one of the ends: which instance is at the other end, and the channel.
+        self.leaving: dict[tuple[str, int], list[tuple[int, deque[Any]]]] = {}
+        self.arriving: dict[tuple[str, int], list[tuple[int, deque[Any]]]] = {}
         self.changed = Condition()
         self.news = 0  # how often there was something to look at
         self.closed = False  # the learner is done: those who work for it may stop
@@ -52,7 +55,10 @@ class Exchange:
         for move in moves:
             for source in range(len(sizes[move.source])):
                 for target in range(len(sizes[move.target])):
-                    self.channels[move.id, source, target] = deque()
+                    channel = self.channels[move.id, source, target] = deque()
+                    if self.joined(move, source, target):
+                        self.leaving.setdefault((move.id, source), []).append((target, channel))
+                        self.arriving.setdefault((move.id, target), []).append((source, channel))
 
     def send(self, move_id: str, source: int, value: Any, steps: int = 0, only: int | None = None) -> None:
         """`steps`: environment steps since the last message of the same move, if it is the one that leads. `only`: the
@@ -72,9 +78,10 @@ class Exchange:
         move = self.moves[move_id]
         if move_id == self.lead:
             self.enter(source, steps)
-        for target, part in enumerate(self.parts(move, value)):
-            if self.joined(move, source, target) and only in (None, target):
-                self.channels[move_id, source, target].append(part)
+        parts = self.parts(move, value)
+        for target, channel in self.leaving.get((move_id, source), ()):
+            if only is None or only == target:
+                channel.append(parts[target])
 
     def tell(self) -> None:
         """Wakes whoever waits. `changed` is held."""
@@ -138,19 +145,17 @@ class Exchange:
 
     def sources(self, move: Move, target: int, only: int | None = None) -> list[int]:
         """Whom the target is to hear of: all who have something for it, or the one that it asks for."""
-        return [s for s in range(len(self.sizes[move.source])) if self.joined(move, s, target) and only in (None, s)]
+        return [source for source, _ in self.arriving[move.id, target] if only is None or only == source]
 
     def ready(self, move_id: str, target: int, only: int | None = None) -> bool:
-        move = self.moves[move_id]
-        return all(self.channels[move_id, source, target] for source in self.sources(move, target, only))
+        return all(channel or only not in (None, source) for source, channel in self.arriving[move_id, target])
 
     def receive(self, move_id: str, target: int, only: int | None = None) -> Any:
         move = self.moves[move_id]
-        sources = self.sources(move, target, only)
-        parts = [self.channels[move_id, source, target].popleft() for source in sources]
+        parts = [channel.popleft() for source, channel in self.arriving[move_id, target] if only in (None, source)]
         if move_id == self.lead:
             with self.changed:
-                for source in sources:
+                for source in self.sources(move, target, only):
                     self.ledger.take(self._steps[source].popleft())
         if self.devices_differ and move.kind == "allgather":  # to where the receiver's own part is
             parts = [jax.tree.map(lambda x, own: jax.device_put(x, own.sharding) if isinstance(own, jax.Array) else x,
