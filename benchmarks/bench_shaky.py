@@ -65,7 +65,7 @@ def measure(effort: Effort, report: Report) -> None:
             rllib = f"RLlib {version}"
             report.limit(f"{rllib}: {mean:.1f} after {seconds:.0f} s.")
     if peer:
-        report.add(compare(NAME, rllib, mine, theirs, 1.0, unit="s", at_least=False))
+        report.add(compare(NAME, rllib, mine, theirs, unit="s", at_least=False))
 
 
 if __name__ == "__main__":
