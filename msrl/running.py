@@ -34,6 +34,7 @@ from msrl.runtime.profile import FILE, Profile, on_host
 
 SNAPSHOT_SECONDS = 30.0  # between two snapshots of a run that may lose a worker
 BACK_OFF, MOST_BACK_OFF = 0.5, 30.0  # seconds before it goes on
+TOLD = ("algorithm", "env", "config", "versions", "flags")  # of config.json, what every checkpoint has as well
 
 
 def run(job: Job, path: Path | None, display: Display, stop: Callable[[], bool] = lambda: False,
@@ -306,7 +307,8 @@ class Run:
         with on_host(self.profile, "checkpoint"):
             self.checkpoints.save(program.seed, dataclasses.replace(made, about={
                 **made.about, "score": self.score, "done": list(self.done), "env_steps_done": self.env_steps,
-                "returns": [each.tolist() for each in self.returns]}))
+                "returns": [each.tolist() for each in self.returns],
+                "run": {name: self.folder.about[name] for name in TOLD}}))
         self.resumable = True
         return True
 

@@ -20,6 +20,7 @@ from urllib.parse import quote
 import numpy as np
 
 from msrl.errors import RunError, UsageError
+from msrl.ir.graph import base
 from msrl.runtime import weights
 from msrl.runtime.files import dumps, put, write
 from msrl.runtime.packing import Leaf, Packed
@@ -103,7 +104,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
             for shard, packed in shards.items() for leaf_path, leaf in packed.items()})
         manifest = {
             "format": FORMAT, "loop": checkpoint.loop, "update": checkpoint.update, "about": checkpoint.about,
-            "files": file_sums(aside / STATE),
+            "environments": environments(checkpoint.parts), "files": file_sums(aside / STATE),
             "parts": {part: {shard: {"sha256": checksum(packed), "leaves": {
                 path: [leaf.kind, leaf.array.dtype.name, list(leaf.array.shape)] for path, leaf in packed.items()}}
                 for shard, packed in shards.items()} for part, shards in checkpoint.parts.items()}}
@@ -111,6 +112,17 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         put(aside, path)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def environments(parts: Parts) -> dict[str, str]:
+    """How those of each shard are kept. An environment on the host tells what led to it, or that it begins anew."""
+    found = {}
+    for shard, packed in ((shard, packed) for name in parts if base(name) == "$env"
+                          for shard, packed in parts[name].items()):
+        told = {path.rpartition("/")[2] for path, leaf in packed.items() if leaf.kind == "handle"}
+        known = "seeds and actions" if told >= {"seeds", "actions"} else "reset boundary"
+        found[shard] = "state" if not told else known if "seeds" in told else "as its handle saves it"
+    return found
 
 
 def seal(manifest: dict[str, Any]) -> str:

@@ -37,6 +37,15 @@ def test_goes_on_where_it_was(msrl, stopped):
     assert json.loads(Path("run/config.json").read_text())["status"] == "finished"
 
 
+def test_a_checkpoint_says_what_it_is_of(stopped):
+    config = json.loads(Path("run/config.json").read_text())
+    manifest = json.loads(Path("run/checkpoints/0-00000004/manifest.json").read_text())
+    assert manifest["about"]["run"] == {name: config[name] for name in (
+        "algorithm", "env", "config", "versions", "flags")}
+    assert set(manifest["about"]["run"]["versions"]) == {"python", "jax", "jaxlib", "msrl"}
+    assert all(len(part["sha256"]) == 64 for shards in manifest["parts"].values() for part in shards.values())
+
+
 def without_time(row: str) -> dict:
     return {name: value for name, value in json.loads(row).items() if name != "seconds"}
 

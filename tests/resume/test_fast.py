@@ -1,5 +1,7 @@
 """Fast runs go on from a checkpoint, too: with the same bits where nothing else changes. Steps are accounted for."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from msrl import envs, pipeline
 from msrl.algorithms import load
 from msrl.comparing import distance
 from msrl.deployment import Deployment
+from msrl.runtime.checkpoints import write_checkpoint
 from tests.matrix.test_algorithms import TINY
 from tests.resume.test_points import finished
 
@@ -27,6 +30,17 @@ def runs(name, deployment, then, every, **more):
     assert points
     others = [made(then, start=point) for point in points]
     return whole, points, others
+
+
+@pytest.mark.parametrize(("env", "strict", "kept"), [
+    ("CartPole-v1", False, "state"), ("gymnasium:CartPole-v1", False, "seeds and actions"),
+    ("envpool:CartPole-v1", False, "reset boundary"), ("envpool:CartPole-v1", True, "seeds and actions")])
+def test_a_checkpoint_says_how_environments_are_kept(env, strict, kept, tmp_path):
+    whole, points, _ = runs("ppo", Deployment(), Deployment(), 3, env=env, strict=strict, shards=2)
+    write_checkpoint(tmp_path / "0-1", points[-1])
+    manifest = json.loads((tmp_path / "0-1" / "manifest.json").read_text())
+    assert manifest["environments"] == {"0": kept, "1": kept}
+    whole.env.close()
 
 
 @pytest.mark.parametrize("name", ["ppo", "dqn"])
