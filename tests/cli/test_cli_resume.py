@@ -1,6 +1,7 @@
 """`msrl resume`: what it goes on with, and what it refuses."""
 
 import json
+import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -44,6 +45,19 @@ def test_a_checkpoint_says_what_it_is_of(stopped):
         "algorithm", "env", "config", "versions", "flags")}
     assert set(manifest["about"]["run"]["versions"]) == {"python", "jax", "jaxlib", "msrl"}
     assert all(len(part["sha256"]) == 64 for shards in manifest["parts"].values() for part in shards.values())
+
+
+def test_names_cannot_leave_the_folder(msrl, stopped):
+    """Neither a checkpoint's nor a seed's, though there is a sound run where they point to."""
+    shutil.copytree("run", "other/run")
+    for name in ("../../other/run/checkpoints/0-00000004", "0-00000004/../0-00000004", "/etc", ""):
+        code, _, err = msrl("resume", "run", "--algorithm", ALGORITHM, "--checkpoint", name)
+        assert (code, err.splitlines()[0]) == (2, f"UsageError: The run run has no checkpoint {name!r}.")
+    config = json.loads(Path("run/config.json").read_text())
+    Path("run/config.json").write_text(json.dumps({**config, "seeds": ["../../other/run/weights/0"]}))
+    for command in ("resume", "eval"):
+        code, _, err = msrl(command, "run", "--algorithm", ALGORITHM)
+        assert (code, err.splitlines()[0]) == (2, "UsageError: run is not a run folder.")
 
 
 def without_time(row: str) -> dict:

@@ -1,6 +1,7 @@
 """The run folder, apart from any run."""
 
 import json
+from pathlib import Path
 
 from msrl.runtime.folder import INTERRUPTED, RUNNING, RunFolder, default_path
 
@@ -37,3 +38,10 @@ def test_a_name_that_is_taken_gets_a_number(tmp_path, monkeypatch):
     assert str(first) == "runs/Mine-mpe2.simple_spread_v3-4-now"
     first.mkdir(parents=True)
     assert str(default_path("algos/mine.py:Mine", "pettingzoo:mpe2.simple_spread_v3", 4)) == f"{first}-2"
+
+
+def test_names_of_algorithms_and_environments_stay_under_runs():
+    for name in ("../../x", "/etc/passwd", "..", "a/b:../c", "x.py:Own", "ALE/Pong-v5"):
+        path = default_path(name, name, 0)
+        assert path.parent == Path("runs")
+        assert path.resolve().parent == Path("runs").resolve()
