@@ -249,7 +249,7 @@ def call_key(base: jax.Array, shard: Any, count: Any) -> jax.Array:
 def strong(value: Any) -> Any:
     """Python numbers as 32-bit scalars, so that an op sees the same type whoever calls it."""
     parts = value.values() if type(value) is dict else value if type(value) is tuple else (value,)
-    if all(type(part) is np.ndarray or (isinstance(part, jax.Array) and not part.weak_type) for part in parts):
+    if all(type(part) is np.ndarray or getattr(part, "weak_type", None) is False for part in parts):
         return value  # as nearly always on the host, and to walk the tree takes Python far longer
 
     def leaf(x: Any) -> Any:
