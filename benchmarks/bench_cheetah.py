@@ -10,7 +10,7 @@ that acts has to: so there is the bound once more with a millisecond of other wo
 """
 
 import msrl
-from benchmarks.hand_epochs import Stepping, make_epochs
+from benchmarks.hand_epochs import Stepping, in_turn, make_epochs
 from benchmarks.ours import Ours, profiled, shares
 from benchmarks.peer import start
 from benchmarks.ratios import Effort, Jitted, alternate, compare
@@ -42,10 +42,9 @@ def measure(effort: Effort, report: Report) -> None:
     for other, target in ((torch, None), (sb3, 3.0), (rllib, 4.0)):
         if other is not None:
             report.add(compare(NAME, other.name, speeds["ours"], speeds[other.name], target))
-    both = list(zip(speeds[stepping.name], speeds[learning.name], strict=True))
-    in_turn, longer = [1 / (1 / a + 1 / b) for a, b in both], [min(each) for each in both]
-    busy = [1 / (1 / a + 1 / b) for a, b in zip(speeds[paused.name], speeds[learning.name], strict=True)]
-    report.add(compare(NAME, "the bound: EnvPool alone, then learning alone", speeds["ours"], in_turn, 0.9),
+    bound, busy = (in_turn(speeds[each.name], speeds[learning.name]) for each in (stepping, paused))
+    longer = list(map(min, speeds[stepping.name], speeds[learning.name]))
+    report.add(compare(NAME, "the bound: EnvPool alone, then learning alone", speeds["ours"], bound, 0.9),
                compare(NAME, "the bound, with other work between EnvPool's steps", speeds["ours"], busy),
                compare(f"{NAME}, +overlap", "the bound: the slower of both", speeds["ours with overlap"], longer),
                compare(f"{NAME}, +overlap", "ours without", speeds["ours with overlap"], speeds["ours"]))
