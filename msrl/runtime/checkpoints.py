@@ -115,13 +115,15 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def environments(parts: Parts) -> dict[str, str]:
-    """How those of each shard are kept. An environment on the host tells what led to it, or that it begins anew."""
+    """How those of each shard are kept. Our handles tell what led to them or, with the seeds and what was last seen
+    alone, that they begin anew (msrl/envs/batch.py)."""
     found = {}
-    for shard, packed in ((shard, packed) for name in parts if base(name) == "$env"
-                          for shard, packed in parts[name].items()):
-        told = {path.rpartition("/")[2] for path, leaf in packed.items() if leaf.kind == "handle"}
-        known = "seeds and actions" if told >= {"seeds", "actions"} else "reset boundary"
-        found[shard] = "state" if not told else known if "seeds" in told else "as its handle saves it"
+    for packed_by_shard in (parts[name] for name in parts if base(name) == "$env"):
+        for shard, packed in packed_by_shard.items():
+            told = {path.rpartition("/")[2] for path, leaf in packed.items() if leaf.kind == "handle"}
+            known = {"seeds", "obs"} <= told and (told == {"seeds", "obs"} or "actions" in told)
+            found[shard] = "state" if not told else "as its handle saves it" if not known else \
+                "seeds and actions" if "actions" in told else "reset boundary"
     return found
 
 
