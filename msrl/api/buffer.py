@@ -16,6 +16,8 @@ class Buffer(ABC):
     """
 
     traceable: bool = True
+    called_back: bool = False  # on the host: may a compiled program call its insert? It must then not use JAX itself,
+    # and copy what it keeps
     home: Literal["actor", "learner"] = "learner"
     """With whom the buffer lives: a rollout with the actors (one per shard), a replay with the learner."""
 

@@ -59,6 +59,7 @@ class Env(ABC):
 
     traceable: bool = True
     draws: bool = True  # does a step use its key? If not, none is made for it on the host
+    called_back: bool = False  # on the host: may a compiled program call its step? That must then not use JAX itself
     spec: EnvSpec
 
     @abstractmethod

@@ -243,9 +243,10 @@ class Worker:
     # -- loops ---------------------------------------------------------------------------------------------------------
 
     def chunk(self, node: For | While, total: int | None) -> Chunk:
-        assert self._chunks is not None
+        assert self._chunks is not None and isinstance(self.engine, HostEngine)
         if id(node) not in self._chunks:
-            self._chunks[id(node)] = Chunk(node, chunk_size(total) if total else 1, self.ops, self.shapes, self.seeds)
+            self._chunks[id(node)] = Chunk(node, chunk_size(total) if total else 1, self.ops, self.shapes, self.seeds,
+                                           self.engine.calls)
         return self._chunks[id(node)]
 
     def carries(self, node: For | While, names: Names) -> tuple:
@@ -307,9 +308,12 @@ class Worker:
         chunk, run = self.chunk(node, total), None
         carried = tuple(handed[key(c)] if key(c) in handed else self.blank(c.out) for c in node.carries) if handed \
             else self.carries(node, names)
-        most = chunk.size
+        most = 1 if chunk.hosted else chunk.size  # an environment on the host may take any time
         while total is None or done < total:
-            count = self.schedule.passes(loop_name(node), done, most if total is None else min(most, total - done))
+            count = self.schedule.passes(loop_name(node), done, most if total is None else min(
+                most, total - done, chunk.size - done % chunk.size if chunk.hosted else most))
+            carried = tuple(self.engine.calls.enter(c.out, value) if base(c.out) in chunk.hosted else value
+                            for c, value in zip(node.carries, carried, strict=True))
             given = carried, self.wide(names, chunk.constants), done, count, self.root
             if run is None:
                 began = time.perf_counter()
@@ -321,14 +325,21 @@ class Worker:
                 *carried, passes, guards = ready(run(*chunk.arguments(*given, self.engine.guards(chunk.learns))))
             self.engine.take_back(chunk.learns, guards)
             done += (passes := int(np.asarray(passes).max()))
-            if total is None:
-                if passes < count:
-                    break
-                # How long a `while` runs is not known, so it lets the host look by the clock.
-                most = most * 2 if time.perf_counter() - began < WHILE_SECONDS else most
+            self.engine.calls.check()
+            carried = tuple(self.engine.calls.leave(c.out) if base(c.out) in chunk.hosted else value
+                            for c, value in zip(node.carries, carried, strict=True))
+            if total is None and passes < count:
+                break
+            if total is None or chunk.hosted:  # how long that takes is not known, so the clock decides
+                seconds = time.perf_counter() - began
+                most = most * 2 if seconds < WHILE_SECONDS else max(1, most // 2) if seconds > 4 * WHILE_SECONDS else most
             phis = {key(c): value for c, value in zip(node.carries, carried, strict=True)}
-            if self.schedule.due(self, loop_name(node), done, self.leads, done == total):
+            if due := self.schedule.due(self, loop_name(node), done, self.leads, done == total):
                 yield from take(self, node, done, names, phis)
+            if chunk.hosted and total is not None and done < total and done % chunk.size and not due:
+                self.engine.settle()
+                carried = tuple(phis.values())
+                continue
             self.at = loop_name(node), done
             yield self.look(names, phis)
             self.forget_metrics(names)

@@ -18,14 +18,15 @@ from msrl.backends.switchboard import make_worker
 from msrl.backends.threads import Threads
 from msrl.backends.worker import Worker
 from msrl.engines.devices import use_devices
-from msrl.engines.group import Group, threads_suffice
-from msrl.engines.host import traceable
+from msrl.engines.group import Group, threads, threads_suffice
+from msrl.engines.host import callable_back, traceable
 from msrl.engines.library import Ops
 from msrl.engines.parts import part_of
 from msrl.engines.shapes import Shapes
 from msrl.ir.graph import Call, Node
 from msrl.ir.placed import PARAMETERS, Fragment, PlacedGraph
 from msrl.passes import chosen
+from msrl.passes.call_back import call_back
 from msrl.passes.coalesce_moves import coalesce_moves
 from msrl.passes.fuse_instances import fuse_instances
 from msrl.passes.fuse_stretches import fuse_stretches
@@ -42,11 +43,11 @@ from msrl.runtime.unordered import UnorderedExchange
 def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array, strict: bool,
                  actors: int, learners: int = 1, devices: int = 1, unordered: bool = False,
                  max_lag: int | None = None, switches: Mapping[str, bool] = MappingProxyType({}),
-                 courier: Courier | Waiting | None = None) -> list[Worker]:
+                 courier: Courier | Waiting | None = None, apart: bool = False) -> list[Worker]:
     """Workers in the order of fragments and instances. `actors` and `learners`: instances of what is replicated,
     without and with the learner; what is replicated over agents has `learners`. On several `devices`, one worker has
     all. `unordered`: first come, first served. `switches`: the optimiser's passes that are named, on or off. `courier`:
-    who brings messages, if they are to take longer."""
+    who brings messages, if they are to take longer. `apart`: each has a process of its own."""
     world, on = ops.world, chosen(switches, strict)
 
     def instances(fragment: Fragment) -> list[range]:
@@ -89,6 +90,9 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
     for name, program in programs.items():
         if devices > 1:
             use_devices(program, ops, shapes, placed.moves, devices)
+        if {"call-back", "fuse-stretches"} <= on and may_call_back(1 if apart else len(runs[name])):
+            program = call_back(program, partial(compilable, ops, exchange),
+                                partial(callable_back, ops=ops))
         if "fuse-stretches" in on:
             program = fuse_stretches(program, partial(compilable, ops, exchange), shapes.tabular)
         for instance, run in enumerate(runs[name]):
@@ -99,6 +103,11 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
             workers.append(make_worker(program, instance, local, mine, key, strict, ends))
             workers[-1].group = shared
     return workers
+
+
+def may_call_back(instances: int) -> bool:
+    """May these call the host from compiled loops? While they wait for it, each holds a thread of XLA's."""
+    return jax.default_backend() == "cpu" and instances <= max(1, threads() - 1)
 
 
 def compilable(ops: Ops, exchange: Exchange, node: Node) -> bool:

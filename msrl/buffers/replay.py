@@ -28,6 +28,7 @@ class Replay(Buffer):
     """Device unless told otherwise: a replay is sampled inside the learner's compiled stretch."""
 
     home = "learner"
+    called_back = True
 
     def __post_init__(self):
         items.check_options("Replay", self.where, capacity=self.capacity, batch_size=self.batch_size)

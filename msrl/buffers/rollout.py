@@ -35,6 +35,7 @@ class Rollout(Buffer):
     """Where the environment is, unless told otherwise."""
 
     home = "actor"
+    called_back = True
 
     def __post_init__(self):
         items.check_options("Rollout", self.where, length=self.length)

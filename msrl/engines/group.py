@@ -127,7 +127,11 @@ def spec(dim: int) -> PartitionSpec:
     return PartitionSpec() if dim < 0 else PartitionSpec(*[None] * dim, DEVICES)
 
 
+def threads() -> int:
+    """That XLA computes with on a CPU."""
+    return int(os.environ.get("PJRT_NPROC", os.cpu_count() or 1))
+
+
 def threads_suffice(devices: int) -> bool:
     """Devices of a CPU that wait for one another hold a thread each; the last to arrive needs some to work with."""
-    threads = int(os.environ.get("PJRT_NPROC", os.cpu_count() or 1))
-    return jax.devices()[0].platform != "cpu" or threads >= 2 * devices
+    return jax.devices()[0].platform != "cpu" or threads() >= 2 * devices

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from msrl.engines.blame import blame
+from msrl.engines.calls import HostCalls
 from msrl.engines.finite import error_of
 from msrl.engines.guard import Guard, Misfit, fault_in, new_guard, skipped
 from msrl.engines.library import Ops
@@ -33,6 +34,7 @@ class HostEngine(Host):
         """`compiled` is told the seconds that each compilation took."""
         self.ops, self.shapes, self.root, self.world, self.compiled = ops, shapes, root, ops.world, compiled
         self.reference = Reference(ops, root, shapes.items, fused=True)
+        self.calls = HostCalls(lambda *given: self.reference.call(*given))
         self.seeds = root.shape[0] if root.ndim else None
         # By identity, which is cheap; the nodes are kept, so that no others can take their place in memory.
         self._programs: dict[int, tuple[Node, CompiledStretch | None]] = {}
@@ -97,7 +99,7 @@ class HostEngine(Host):
             if isinstance(node, Stretch) or self.alone(node):
                 nodes = node.nodes if isinstance(node, Stretch) else (node,)
                 program = CompiledStretch(nodes, tuple(definitions(node)), self.ops, self.shapes, self.seeds, once,
-                                          self.compiled)
+                                          self.compiled, self.calls)
             self._programs[id(node)] = node, program
         return self._programs[id(node)][1]
 
@@ -181,3 +183,14 @@ def traceable(node: Node, ops: Ops) -> bool:
     """Can the node be part of a compiled program? Ops on the host cannot, and moves only among devices."""
     return all(ops.world.traceable(inner.component) if isinstance(inner, Call) else
                ops.devices is not None or not isinstance(inner, (Send, Recv, Flush)) for inner in walk((node,)))
+
+
+def callable_back(node: Node, ops: Ops) -> bool:
+    """Is it an op on the host that a compiled program may call?"""
+    match node:
+        case Call(component="env", method="step"):
+            return ops.world.env.called_back
+        case Call(method="insert") if node.component in ops.world.buffers:
+            buffer = ops.world.buffers[node.component]
+            return buffer.called_back and not buffer.traceable
+    return False

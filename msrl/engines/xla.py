@@ -16,6 +16,7 @@ from jax import lax
 
 from msrl.api.agreement import DEVICES
 from msrl.engines.ahead import Ahead
+from msrl.engines.calls import HostCalls, hosted
 from msrl.engines.guard import Guard, Misfit, fits, guarded, into_branch, is_learn, learns, out_of_branch
 from msrl.engines.library import Ops
 from msrl.engines.ops import fold_in, op_keys, strong
@@ -48,9 +49,10 @@ RUN_ONCE = {"xla_backend_optimization_level": 0}
 
 class Traced(Machine):
     def __init__(self, ops: Ops, shapes: Shapes, nodes: tuple[Node, ...], root: jax.Array,
-                 tables: dict[str, tuple[Table, Any]], guards: dict[str, Guard]):
-        """`guards`: one for each learn that is watched; they change with every learn, as tracers do with every loop."""
-        self.guards = guards
+                 tables: dict[str, tuple[Table, Any]], guards: dict[str, Guard], host: HostCalls):
+        """`guards`: one for each learn that is watched; they change with every learn, as tracers do with every loop.
+        `host`: who takes ops that cannot be traced."""
+        self.guards, self.host = guards, host
         self.moves = ops.devices.moves if ops.devices else {}
         if ops.devices:
             ops, shapes = ops.devices.ops, ops.devices.shapes
@@ -59,7 +61,7 @@ class Traced(Machine):
         self.sent: dict[str, Any] = {}  # by move
         # Made here, outside all loops, as they are the same on every pass.
         methods = {(call.component, call.method): ops.op(call.component, call.method) for call in calls(nodes)
-                   if call.component != "metrics"
+                   if call.component != "metrics" and self.world.traceable(call.component)
                    and not (call.component in self.world.buffers and call.method == "init")}
         self.keys = op_keys(root, methods, self.world) if methods else {}
 
@@ -71,6 +73,10 @@ class Traced(Machine):
             return None, (self.ops.new_buffer(component, self.shapes.items.get(component)),)
         op = self.ops.op(component, method)
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
+        if not op.traceable:
+            shape = None if component in self.world.buffers else self.ops.host_shape(component, method, args)
+            out, token = self.host.trace(node, strong(args), strong(kwargs), states[0], self.halted(), shape)
+            return out, (token, *((count + 1,) if op.keyed else ()))
         keys = fold_in(self.keys[component, method], count)
         run = self.ops.fused(component, method, self.ops.dims(node), self.ops.agent_dims(node))
         args, kwargs = strong(args), strong(kwargs)
@@ -83,6 +89,13 @@ class Traced(Machine):
         else:
             out, written = run(keys, states, args, kwargs)
         return out, (*written, *((count + 1,) if op.keyed else ()))
+
+    def halted(self) -> Any:
+        """Has a learn gone wrong that ends the run? Then nothing may leave the program any more."""
+        found = jnp.bool_(False)
+        for guard in self.guards.values() if self.ops.non_finite != "skip" else ():
+            found = found | (guard["at"] >= 0) if guard else found
+        return found
 
     def report(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> Any:
         """Sums and counts, so that a report costs the same however often a compiled loop makes it."""
@@ -203,8 +216,9 @@ class CompiledStretch:
     that compiles, as the first one does, tells `compiled` how many seconds it took."""
 
     def __init__(self, nodes: tuple[Node, ...], outputs: tuple[str, ...], ops: Ops, shapes: Shapes,
-                 seeds: int | None, once: bool, compiled: Callable[[float], None]):
-        self.nodes, self.ops, self.shapes, self.compiled = nodes, ops, shapes, compiled
+                 seeds: int | None, once: bool, compiled: Callable[[float], None], host: HostCalls):
+        self.nodes, self.ops, self.shapes, self.compiled, self.host = nodes, ops, shapes, compiled, host
+        self.hosted = hosted(nodes, ops.world.traceable)
         self.began: float | None = None  # when the call that is compiling began to
         self.tables = tables_of(nodes, outputs, shapes.tabular)
         tabled = {table.name for table in self.tables}
@@ -236,12 +250,15 @@ class CompiledStretch:
         self.began = time.perf_counter()  # Python is here only while JAX traces, so other calls have no clock to read
         names = dict(zip((*self.given, *self.kept), (*given, *kept), strict=True))
         machine = Traced(self.ops, self.shapes, self.nodes, root,
-                         {t.name: (t, e) for t, e in zip(self.tables, tables)}, guards)
+                         {t.name: (t, e) for t, e in zip(self.tables, tables)}, guards, self.host)
         run_nodes(self.nodes, names, machine)
         return (*(names[name] for name in self.outputs), machine.guards)
 
     def arguments(self, names: Names, root: jax.Array) -> tuple:
         tables = tuple(fill(t, self.shapes.tabular, self.ops.scopes, names, {}) for t in self.tables)
+        if self.hosted:
+            names = {name: self.host.enter(name, names[name]) if base(name) in self.hosted else names[name]
+                     for name in self.inputs}
         return tuple(names[n] for n in self.given), tuple(names[n] for n in self.kept), tables, root
 
     def __call__(self, names: Names, root: jax.Array, guards: dict[str, Guard]
@@ -251,15 +268,21 @@ class CompiledStretch:
         if self.began is not None:
             self.compiled(time.perf_counter() - self.began)
             self.began = None
-        return dict(zip(self.outputs, made, strict=True)), guards
+        found = dict(zip(self.outputs, made, strict=True))
+        if self.hosted:
+            jax.block_until_ready(made)
+            self.host.check()
+            found.update((name, self.host.leave(name)) for name in self.outputs if base(name) in self.hosted)
+        return found, guards
 
 
 class Chunk:
     """Up to `size` passes of a loop compiled as one program, which says how many it made. With `seeds`, all names and
     the root key have a leading seed dimension."""
 
-    def __init__(self, loop: For | While, size: int, ops: Ops, shapes: Shapes, seeds: int | None):
-        self.loop, self.size, self.ops, self.shapes = loop, size, ops, shapes
+    def __init__(self, loop: For | While, size: int, ops: Ops, shapes: Shapes, seeds: int | None, host: HostCalls):
+        self.loop, self.size, self.ops, self.shapes, self.host = loop, size, ops, shapes, host
+        self.hosted = hosted((loop,), ops.world.traceable)
         self.tables = tables_of((loop,), (), shapes.tabular)
         tabled = {table.name for table in self.tables}
         own = {*(carry.phi for carry in loop.carries), *tabled, loop.index if isinstance(loop, For) else None}
@@ -296,7 +319,7 @@ class Chunk:
                 guards: dict[str, Guard]) -> Any:
         names = dict(zip(self.constants, constants, strict=True))
         machine = Traced(self.ops, self.shapes, (self.loop,), root,
-                         {t.name: (t, e) for t, e in zip(self.tables, tables)}, guards)
+                         {t.name: (t, e) for t, e in zip(self.tables, tables)}, guards, self.host)
         if isinstance(self.loop, While):
             (*carried, guards), passes = machine.bounded_while(self.loop, names, (*carried, guards), count)
             return *carried, passes, guards

@@ -28,6 +28,7 @@ class HostEnv(Env):
     """An environment whose state is a batch behind a handle. Pickles as its name, and so reaches other processes."""
 
     traceable = draws = False
+    called_back = True
     exact = True  # may a batch keep all actions since the start, to be restored to the bit?
     timeout: float | None = None  # how many seconds a step may take
 

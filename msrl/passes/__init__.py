@@ -23,6 +23,7 @@ PASSES = (
     Pass("overlap", on=False, strict=True, does="actors act on weights one pass old, while the learner learns"),
     Pass("coalesce-moves", on=True, strict=True, does="what can leave together is one message"),
     Pass("fuse-instances", on=True, strict=False, does="the shards of an instance run as one batch"),
+    Pass("call-back", on=True, strict=False, does="compiled loops call environments that are on the host"),
     Pass("fuse-stretches", on=True, strict=False, does="consecutive ops, and whole loops, are one compiled program"),
 )
 NAMES = tuple(each.name for each in PASSES)

@@ -31,7 +31,8 @@ class Wrapper(Env):
         self.env = env
         self.spec = env.spec
         self.traceable = env.traceable
-        self.draws = env.draws or type(self).step is not Wrapper.step
+        plain = type(self).step is Wrapper.step
+        self.draws, self.called_back = env.draws or not plain, env.called_back and plain
 
     @property
     def xp(self) -> ModuleType:
