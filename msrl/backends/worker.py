@@ -312,9 +312,7 @@ class Worker:
         while total is None or done < total:
             count = self.schedule.passes(loop_name(node), done, most if total is None else min(
                 most, total - done, chunk.size - done % chunk.size if chunk.hosted else most))
-            carried = tuple(self.engine.calls.enter(c.out, value) if base(c.out) in chunk.hosted else value
-                            for c, value in zip(node.carries, carried, strict=True))
-            given = carried, self.wide(names, chunk.constants), done, count, self.root
+            given = chunk.enter(carried), self.wide(names, chunk.constants), done, count, self.root
             if run is None:
                 began = time.perf_counter()
                 run = self.engine.watched(chunk.learns, lambda guards, given=given: chunk.ready(
@@ -325,14 +323,12 @@ class Worker:
                 *carried, passes, guards = ready(run(*chunk.arguments(*given, self.engine.guards(chunk.learns))))
             self.engine.take_back(chunk.learns, guards)
             done += (passes := int(np.asarray(passes).max()))
-            self.engine.calls.check()
-            carried = tuple(self.engine.calls.leave(c.out) if base(c.out) in chunk.hosted else value
-                            for c, value in zip(node.carries, carried, strict=True))
+            carried = chunk.leave(carried)
             if total is None and passes < count:
                 break
             if total is None or chunk.hosted:  # how long that takes is not known, so the clock decides
                 seconds = time.perf_counter() - began
-                most = most * 2 if seconds < WHILE_SECONDS else max(1, most // 2) if seconds > 4 * WHILE_SECONDS else most
+                most = most * 2 if seconds < WHILE_SECONDS else most if seconds < 4 * WHILE_SECONDS else -(-most // 2)
             phis = {key(c): value for c, value in zip(node.carries, carried, strict=True)}
             if due := self.schedule.due(self, loop_name(node), done, self.leads, done == total):
                 yield from take(self, node, done, names, phis)

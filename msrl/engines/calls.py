@@ -1,9 +1,9 @@
 """Ops on the host that a compiled loop calls: XLA runs the loop, and Python is asked for a step where one is due.
 
-In: the state of a component on the host, which stays here, with a token in its place in the program. Out: the op's value
-as arrays of the program, and in the end the state. It always holds that calls are made one by one, in the order of the
-loop; that nothing is raised inside XLA (`check` does, after the program); and that once something has gone wrong, or a
-learn was not finite, the host is not asked any more.
+In: the state of a component on the host, which stays here, with a token in its place in the program. Out: the op's
+value as arrays of the program, and in the end the state. It always holds that calls are made one by one, in the order
+of the loop; that nothing is raised inside XLA (`check` does, after the program); and that once something has gone
+wrong, or a learn was not finite, the host is not asked any more.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from msrl.errors import EnvError
 from msrl.ir.graph import Call, Node, base, calls
 
 TOKEN = np.int32(0)
-# As `jax.experimental.io_callback`, which makes JAX's arrays of NumPy's first and takes longer for that than a step does.
+# As `jax.experimental.io_callback`, which makes JAX's arrays of NumPy's first, and takes longer for that than a step.
 # Every call has the token of the one before, so that none can be left out or change places.
 call_p = Primitive("call_host")
 call_p.multiple_results = True

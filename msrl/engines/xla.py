@@ -6,7 +6,7 @@ in between. Resources that a program replaces are donated.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -307,6 +307,17 @@ class Chunk:
         """The executable for such arguments."""
         self.ahead = self.ahead or Ahead(self.run, *arguments)
         return self.ahead.result()
+
+    def enter(self, carried: tuple) -> tuple:
+        """The carries for the program: of what stays on the host, tokens."""
+        return tuple(self.host.enter(carry.out, value) if base(carry.out) in self.hosted else value
+                     for carry, value in zip(self.loop.carries, carried, strict=True))
+
+    def leave(self, carried: Sequence[Any]) -> tuple:
+        """The carries after the program, which is done. Raises what the host has raised."""
+        self.host.check()
+        return tuple(self.host.leave(carry.out) if base(carry.out) in self.hosted else value
+                     for carry, value in zip(self.loop.carries, carried, strict=True))
 
     def read(self) -> dict[str, None]:
         read = free(self.loop.body, nexts(self.loop))

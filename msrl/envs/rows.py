@@ -82,7 +82,7 @@ class Rows(Batch):
         while self.done < len(self):
             self._add(self._ones[self.done].step(action[self.done]))
         obs, reward, terminated, truncated, final = zip(*self._all(), strict=True)
-        new, terminal, limit = self._decode(np.stack(obs)), np.array(terminated, bool), np.array(truncated, bool)
+        new, terminal, limit = self._decode(np.array(obs)), np.array(terminated, bool), np.array(truncated, bool)
         if not (any(terminated) or any(truncated)):  # the usual case, and Python has to be quick about it
             return Step(new, np.array(reward, np.float32), terminal, limit, new)
         last = self._decode(np.stack(final))

@@ -25,8 +25,7 @@ class Codec:
     start: np.ndarray | None = None  # the library's number for our 0, where it is another
 
     def decode(self, array) -> np.ndarray:
-        array = np.asarray(array)
-        return (array if self.start is None else array - self.start).astype(self.space.dtype)
+        return np.array(array if self.start is None else array - self.start, self.space.dtype)
 
     def encode(self, array: np.ndarray) -> np.ndarray:
         array = np.ascontiguousarray(array, dtype=self.dtype)

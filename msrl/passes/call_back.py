@@ -1,9 +1,9 @@
 """call-back: LocalProgram → LocalProgram. Loops around environments on the host are marked as compiled.
 
 A loop of which all can be traced but for ops on the host that a compiled program may call is one `Stretch`: XLA runs
-it, and calls Python for those ops. Between two steps of such an environment there is then no call of a compiled program,
-each of which costs more than what it does. Moves, and ops that may not be called from there, keep a loop in Python;
-so does an op on the host in the test of a `while`, which a compiled loop evaluates twice.
+it, and calls Python for those ops. Between two steps of such an environment there is then no call of a compiled
+program, each of which costs more than what it does. Moves, and ops that may not be called from there, keep a loop in
+Python; so does an op on the host in the test of a `while`, which a compiled loop evaluates twice.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ def call_back(program: LocalProgram, traceable: Callable[[Node], bool], callable
 
     def compiles(loop: Node) -> bool:
         tests = [inner for node in walk((loop,)) if isinstance(node, While) for inner in walk(node.test)]
-        return not any(map(callable, tests)) and all(isinstance(node, (For, While, If)) or traceable(node) or callable(node)
-                                                     for node in walk((loop,)))
+        return not any(map(callable, tests)) and all(
+            isinstance(node, (For, While, If)) or traceable(node) or callable(node) for node in walk((loop,)))
 
     def block(nodes: tuple[Node, ...], tail: tuple[str, ...]) -> tuple[Node, ...]:
         """`tail`: the names that are read at the block's end."""

@@ -5,7 +5,7 @@ import pytest
 from msrl.backends import worker
 from tests.matrix.comparing import check
 from tests.matrix.loops import LOOPS
-from tests.matrix.toys import Corridor, HostCorridor
+from tests.matrix.toys import CalledCorridor, Corridor, HostCorridor
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +28,11 @@ def test_other_numbers_of_shards(name, shards):
 @pytest.mark.parametrize("name", ["Plain", "Schedules", "While", "Branches", "Rows", "Deep", "Stores", "Types"])
 def test_environment_on_the_host(name):
     check(LOOPS[name], HostCorridor(), shards=2)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_environment_that_compiled_loops_call(name):
+    check(LOOPS[name], CalledCorridor(), shards=2)
 
 
 @pytest.mark.parametrize("name", ["Components", "Downwards", "Nothing"])

@@ -10,7 +10,7 @@ from msrl.ir.graph import Flush, walk
 from msrl.pipeline import Deployment, compile
 from tests.matrix.comparing import Outcome, assert_same, stacked_like, strict, without_metrics
 from tests.matrix.loops import LOOPS
-from tests.matrix.toys import Corridor, HostCorridor, Whole
+from tests.matrix.toys import CalledCorridor, Corridor, HostCorridor, Whole
 
 COARSE, FINE, MULTI = "single-learner-coarse", "single-learner-fine", "multi-learner"
 
@@ -83,8 +83,9 @@ def test_overlap_with_several_learners():
     check(program, [Deployment(MULTI, "threads", learners=2), Deployment(COARSE, "inline", 2)])
 
 
-@pytest.mark.parametrize("env", [Corridor, HostCorridor])
-@pytest.mark.parametrize("passes", ["-fuse-stretches", "-fuse-instances", "-fuse-stretches,-fuse-instances"])
+@pytest.mark.parametrize("env", [Corridor, HostCorridor, CalledCorridor])
+@pytest.mark.parametrize("passes", ["-fuse-stretches", "-call-back", "-fuse-instances",
+                                    "-fuse-stretches,-fuse-instances"])
 def test_fast_programs_without_fusion(env, passes):
     """In a world of whole numbers, where no sum depends on its order, they leave the same to the bit."""
     program = compile(LOOPS["Plain"], env(), strict=True, shards=2, deployment=Deployment(passes="+overlap"))

@@ -79,6 +79,12 @@ class HostCorridor(Env):
         return state, step
 
 
+class CalledCorridor(HostCorridor):
+    """One that compiled loops may call."""
+
+    draws, called_back = False, True
+
+
 class WholeActor(Actor):
     def act(self, weights, key, obs, *extra):
         noise = draw(key, obs.shape[:1], 2)

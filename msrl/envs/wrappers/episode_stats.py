@@ -45,7 +45,8 @@ class EpisodeStats(Wrapper):
         returns = own.running_return + (step.reward.mean(-1) if self.spec.agents else step.reward)
         lengths = own.running_length + 1
         if xp is np and not done.any():  # the usual case, and Python has to be quick about it
-            return own.replace(running_return=returns, running_length=lengths), step
+            return Stats(own.episodes, own.return_sum, own.length_sum, own.last_return, own.last_length, returns,
+                         lengths), step
         return Stats(
             episodes=own.episodes + done.sum(dtype="int32"),
             return_sum=own.return_sum + xp.where(done, returns, 0.0).sum(dtype="float32"),
