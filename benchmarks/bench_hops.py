@@ -3,8 +3,9 @@
 python -m benchmarks.bench_hops [--rounds 15] [--seconds 1] [--quick]
 
 PPO's rollouts with EnvPool's CartPole, 64 environments: once in one place, once finely cut. Both do the same work step
-by step, with the same compiled calls; what the second takes longer for a step is two hops, there and back. A bare hop
-is half of what two threads of Python take to hand a number there and back through queues. For Ray, see bench_ray_hop.
+by step, with the same compiled calls (in one place the loop could be compiled, and is kept from it: -call-back); what
+the second takes longer for a step is two hops, there and back. A bare hop is half of what two threads of Python take to
+hand a number there and back through queues. For Ray, see bench_ray_hop.
 """
 
 import time
@@ -50,7 +51,8 @@ class Bare:
 
 
 def measure(effort: Effort, report: Report) -> None:
-    together = Ours("in one place", Rollouts, ENV, steps=ENVS * ROLLOUT, passes=1, **SIZES)
+    together = Ours("in one place", Rollouts, ENV, steps=ENVS * ROLLOUT, passes=1,
+                    deployment=msrl.Deployment(passes="-call-back"), **SIZES)
     apart = Ours("fine on threads", Rollouts, ENV, steps=ENVS * ROLLOUT, passes=1, deployment=FINE, **SIZES)
     bare = Bare()
     speeds = alternate([together, apart, bare], effort)

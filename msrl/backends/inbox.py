@@ -22,6 +22,14 @@ class Pending:
         self.move, self.there, self.value = move, False, None
 
 
+class Closed(Exception):
+    """The run is over while this one waits or works on; `names` is what it has."""
+
+    def __init__(self, names: Names):
+        super().__init__()
+        self.names = names
+
+
 class Inbox:
     """One instance's. Its generators yield `None` wherever they wait for a message; `go_on` may end the wait, and
     `taken` is told of every message."""
@@ -30,14 +38,15 @@ class Inbox:
         self.exchange, self.instance, self.go_on, self.taken = exchange, instance, go_on, taken
         self.due: dict[str, deque[Pending]] = {}  # by move, in the order in which they were sent
 
-    def receive(self, node: Recv, names: Names) -> Iterator[None]:
+    def receive(self, node: Recv, names: Names) -> Iterable[None]:
         names[node.out] = pending = Pending(node.move)
         due = self.due.setdefault(node.move, deque())
         due.append(pending)
         if self.exchange.unordered:
-            yield from self.force(names, (node.out,))
+            return self.force(names, (node.out,))
         while due and self.exchange.ready(node.move, self.instance):  # what is here already need not wait
             self.take(node.move)
+        return ()
 
     def force(self, names: Names, wanted: Iterable[str]) -> Iterator[None]:
         """Puts these names' values in the place of what stands for them."""

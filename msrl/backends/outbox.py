@@ -4,6 +4,7 @@ Messages are counted where they leave. What is held has a bound, above which it 
 """
 
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import jax
@@ -21,6 +22,9 @@ class Outbox:
     def __init__(self, exchange: Exchange | Line, instance: int, told: Callable[[], None]):
         self.exchange, self.instance, self.told = exchange, instance, told
         self.sent = 0  # messages to other fragments, so far
+        # Does it tell others of what it sends only when it goes on to something else? (msrl/backends/threads.py)
+        self.patient = False
+        self.news = 0  # that it has kept to itself so far
         self.held: dict[str, list[tuple[str, Any, int]]] = {}  # fragment → what leaves together: move, value, steps
         self.bytes: dict[str, int] = {}  # fragment → how much that is
 
@@ -28,8 +32,7 @@ class Outbox:
         # A resource may be written over where it lives; what was sent must not change under its reader.
         value = jax.tree.map(jnp.copy, value) if is_resource(node.value) else value
         if not node.held:
-            self.exchange.send(node.move, self.instance, value, steps)
-            self.count()
+            self.leave(self.exchange.send, node.move, self.instance, value, steps)
             return
         target = self.exchange.moves[node.move].target
         self.held.setdefault(target, []).append((node.move, value, steps))
@@ -39,11 +42,16 @@ class Outbox:
 
     def flush(self, target: str) -> None:
         if held := self.held.pop(target, None):
-            self.exchange.send_together(self.instance, held)
+            self.leave(self.exchange.send_together, self.instance, held)
             self.bytes[target] = 0
-            self.count()
 
-    def count(self) -> None:
+    def leave(self, send: Callable[..., None], *given: Any) -> None:
+        if self.patient:
+            self.exchange.patient[thread := get_ident()] = 0
+            send(*given)
+            self.news += self.exchange.patient.pop(thread)
+        else:
+            send(*given)
         self.sent += 1
         self.told()
 

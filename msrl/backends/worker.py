@@ -16,7 +16,7 @@ import numpy as np
 
 from msrl.backends.agreeing import learn, serve
 from msrl.backends.foresight import foreseen
-from msrl.backends.inbox import Inbox, Pending, may_wait, reads_at_once
+from msrl.backends.inbox import Closed, Inbox, Pending, may_wait, reads_at_once
 from msrl.backends.outbox import Outbox
 from msrl.backends.schedule import Schedule
 from msrl.backends.snapshots import Share, begin, key, loop_name, take
@@ -40,14 +40,6 @@ LEARNT = ("$learner", "$weights")
 
 Look = Names | None
 Part = tuple[tuple[Node, ...] | Node, tuple[str, ...]]
-
-
-class Closed(Exception):
-    """The run is over while this one waits or works on; `names` is what it has."""
-
-    def __init__(self, names: Names):
-        super().__init__()
-        self.names = names
 
 
 class Worker:
@@ -149,6 +141,8 @@ class Worker:
         for part, wanted in self.parts(nodes, top):
             if wanted:
                 yield from self.inbox.force(names, wanted)
+            if self.exchange.untold and not isinstance(part, (Send, Recv, Flush)):
+                self.exchange.tell_now()
             match part:
                 case Send():
                     self.engine.settle()

@@ -8,7 +8,7 @@ the list of what the instances bring. Values are handed over without a copy, so 
 
 from collections import deque
 from collections.abc import Mapping
-from threading import Condition
+from threading import Condition, get_ident
 from typing import Any
 
 import jax
@@ -38,6 +38,8 @@ class Exchange:
         self.arriving: dict[tuple[str, int], list[tuple[int, deque[Any]]]] = {}
         self.changed = Condition()
         self.news = 0  # how often there was something to look at
+        self.patient: dict[int, int] = {}  # thread that sends and tells nobody yet → how often
+        self.untold = False  # is there news of such a thread?
         self.closed = False  # the learner is done: those who work for it may stop
         self.ended: list[int] = []  # instances of the learner's fragment, in the order in which they were done
         self.lead: str | None = None  # the move by which trajectories reach the learner, if there is one
@@ -86,7 +88,16 @@ class Exchange:
     def tell(self) -> None:
         """Wakes whoever waits. `changed` is held."""
         self.news += 1
-        self.changed.notify_all()
+        if (thread := get_ident()) in self.patient:
+            self.patient[thread] += 1
+            self.untold = True
+        else:
+            self.changed.notify_all()
+
+    def tell_now(self) -> None:
+        with self.changed:
+            self.untold = False
+            self.changed.notify_all()
 
     def wait(self, seen: int) -> int:
         """Sleeps until there is more news than was seen, and returns how much there is: what arrives between a look
@@ -148,7 +159,10 @@ class Exchange:
         return [source for source, _ in self.arriving[move.id, target] if only is None or only == source]
 
     def ready(self, move_id: str, target: int, only: int | None = None) -> bool:
-        return all(channel or only not in (None, source) for source, channel in self.arriving[move_id, target])
+        for source, channel in self.arriving[move_id, target]:  # noqa: SIM110 (asked often, and `all` takes longer)
+            if not channel and only in (None, source):
+                return False
+        return True
 
     def receive(self, move_id: str, target: int, only: int | None = None) -> Any:
         move = self.moves[move_id]
