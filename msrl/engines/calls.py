@@ -47,6 +47,7 @@ class HostCalls:
         self.run = run
         self.states: dict[str, Any] = {}  # resource, without its version → the newest
         self.problem: BaseException | None = None
+        self.first: Callable[[], None] = lambda: None  # called before a step: the program is compiled by then
 
     def enter(self, name: str, state: Any) -> np.int32:
         """Keeps the state; what stands for it in the program."""
@@ -70,6 +71,7 @@ class HostCalls:
         def call(token: Any, halted: Any, *leaves: Any) -> tuple:
             if self.problem is None and not halted:
                 try:
+                    self.first()
                     found = self.step(node, *jax.tree.unflatten(form, leaves))
                     return *map(fitted, jax.tree.leaves(found), shapes), TOKEN
                 except BaseException as problem:  # for `check`: XLA would make a text of it

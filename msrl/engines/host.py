@@ -189,7 +189,7 @@ def callable_back(node: Node, ops: Ops) -> bool:
     """Is it an op on the host that a compiled program may call?"""
     match node:
         case Call(component="env", method="step"):
-            return ops.world.env.called_back
+            return ops.world.env.called_back and not ops.world.env.draws
         case Call(method="insert") if node.component in ops.world.buffers:
             buffer = ops.world.buffers[node.component]
             return buffer.called_back and not buffer.traceable

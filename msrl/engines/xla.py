@@ -248,6 +248,7 @@ class CompiledStretch:
 
     def program(self, given: tuple, kept: tuple, tables: tuple, root: jax.Array, guards: dict[str, Guard]) -> tuple:
         self.began = time.perf_counter()  # Python is here only while JAX traces, so other calls have no clock to read
+        self.host.first = self.count_compiling
         names = dict(zip((*self.given, *self.kept), (*given, *kept), strict=True))
         machine = Traced(self.ops, self.shapes, self.nodes, root,
                          {t.name: (t, e) for t, e in zip(self.tables, tables)}, guards, self.host)
@@ -265,15 +266,19 @@ class CompiledStretch:
                  ) -> tuple[dict[str, Any], dict[str, Guard]]:
         """The names and the guards."""
         *made, guards = (self.ahead.result() if self.ahead else self.run)(*self.arguments(names, root), guards)
-        if self.began is not None:
-            self.compiled(time.perf_counter() - self.began)
-            self.began = None
+        self.count_compiling()
         found = dict(zip(self.outputs, made, strict=True))
         if self.hosted:
             jax.block_until_ready(made)
             self.host.check()
             found.update((name, self.host.leave(name)) for name in self.outputs if base(name) in self.hosted)
         return found, guards
+
+    def count_compiling(self) -> None:
+        """Once for each time that it is compiled: after that, or as soon as the host is called."""
+        if self.began is not None:
+            self.compiled(time.perf_counter() - self.began)
+            self.began = None
 
 
 class Chunk:

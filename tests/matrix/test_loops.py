@@ -25,12 +25,15 @@ def test_other_numbers_of_shards(name, shards):
     check(LOOPS[name], Corridor(), shards=shards)
 
 
-@pytest.mark.parametrize("name", ["Plain", "Schedules", "While", "Branches", "Rows", "Deep", "Stores", "Types"])
+ON_HOST = ["Plain", "Schedules", "While", "Branches", "Rows", "Deep", "Stores", "Types"]
+
+
+@pytest.mark.parametrize("name", ON_HOST)
 def test_environment_on_the_host(name):
     check(LOOPS[name], HostCorridor(), shards=2)
 
 
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", ON_HOST)
 def test_environment_that_compiled_loops_call(name):
     check(LOOPS[name], CalledCorridor(), shards=2)
 

@@ -1,5 +1,7 @@
 """Passes keep the bits: of the interpreter, or, for overlap, of the interpreter of the graph that it makes."""
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
@@ -83,9 +85,10 @@ def test_overlap_with_several_learners():
     check(program, [Deployment(MULTI, "threads", learners=2), Deployment(COARSE, "inline", 2)])
 
 
-@pytest.mark.parametrize("env", [Corridor, HostCorridor, CalledCorridor])
-@pytest.mark.parametrize("passes", ["-fuse-stretches", "-call-back", "-fuse-instances",
-                                    "-fuse-stretches,-fuse-instances"])
+@pytest.mark.parametrize(("env", "passes"), [
+    *itertools.product((Corridor, HostCorridor), ("-fuse-stretches", "-fuse-instances",
+                                                  "-fuse-stretches,-fuse-instances")),
+    (CalledCorridor, "-call-back"), (CalledCorridor, "-fuse-instances")])
 def test_fast_programs_without_fusion(env, passes):
     """In a world of whole numbers, where no sum depends on its order, they leave the same to the bit."""
     program = compile(LOOPS["Plain"], env(), strict=True, shards=2, deployment=Deployment(passes="+overlap"))

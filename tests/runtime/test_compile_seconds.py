@@ -12,6 +12,7 @@ import pytest
 
 import msrl
 from msrl.engines import xla
+from msrl.engines.calls import HostCalls
 from msrl.engines.tables import Tabular
 from tests.cli.conftest import TINY
 
@@ -33,9 +34,10 @@ def jumps(monkeypatch):
     return traced
 
 
-@pytest.mark.parametrize(("env", "least"), [("gymnasium:CartPole-v1", 3), ("CartPole-v1", 2)])
-def test_compiling_is_counted_once_wherever_it_happens(jumps, env, least):
-    result = msrl.train(f"{TINY}:Tiny", env=env, eval_episodes=1)
+@pytest.mark.parametrize(("env", "passes", "least"), [
+    ("gymnasium:CartPole-v1", "-call-back", 3), ("gymnasium:CartPole-v1", "", 2), ("CartPole-v1", "", 2)])
+def test_compiling_is_counted_once_wherever_it_happens(jumps, env, passes, least):
+    result = msrl.train(f"{TINY}:Tiny", env=env, eval_episodes=1, deployment=msrl.Deployment(passes=passes))
     assert len(jumps) >= least  # before the loop, and in it: acting and learning are apart where the host steps
     assert JUMP * len(jumps) <= result.compile_seconds < JUMP * (len(jumps) + 0.5)
     assert 0 <= result.train_seconds < JUMP / 2
@@ -43,8 +45,9 @@ def test_compiling_is_counted_once_wherever_it_happens(jumps, env, least):
 
 def test_only_calls_that_compile_are_counted(jumps):
     counted = []
-    ops = SimpleNamespace(world=None, devices=None, non_finite="ignore")
-    stretch = xla.CompiledStretch((), ("x",), ops, SimpleNamespace(tabular=Tabular()), None, False, counted.append)
+    ops = SimpleNamespace(world=SimpleNamespace(traceable=None), devices=None, non_finite="ignore")
+    stretch = xla.CompiledStretch((), ("x",), ops, SimpleNamespace(tabular=Tabular()), None, False, counted.append,
+                                  HostCalls(lambda *given: None))
     root = jax.random.key(0)
     for x, compilations in ((np.zeros(2), 1), (np.ones(2), 1), (np.zeros(3), 2), (np.ones(2), 2)):
         assert np.array_equal(stretch({"x": x}, root, {})[0]["x"], x)
