@@ -51,8 +51,11 @@ class _Lowering(Control):
         if len(parameters) != 1 or len(method.signature.parameters) != 1 or not method.bound:
             raise method.error(method.tree, "`train` does not take exactly one argument besides `self`.",
                                "It is given the interaction API and nothing else.", "Write `def train(self, msrl):`.")
-        for component, writes in [("env", ("$env",)), ("learner", ("$learner", "$weights")), ("metrics", ("$metrics",)),
-                                  *((name, (f"${name}",)) for name in (*self.buffers, *self.components))]:
+        # Loops carry resources in this order. A store must come before the learner that learns from it, or XLA copies
+        # all of it on every pass of a compiled loop: 4.5 ms in place of 0.2 for a million transitions.
+        for component, writes in [("env", ("$env",)),
+                                  *((name, (f"${name}",)) for name in (*self.buffers, *self.components)),
+                                  ("learner", ("$learner", "$weights")), ("metrics", ("$metrics",))]:
             self.op(component, "init", reads=(), writes=writes, out=None)
         for counter in counters:
             self.resources[counter] = self.constant(counter, 0, "train", None)
