@@ -36,6 +36,8 @@ COARSE = dict(distribution="single-learner-coarse", backend="threads")
 CASES = (
     Case("overlap", "PPO, CartPole, single-learner-coarse, threads, 1 actor of 64 environments", "ppo", "CartPole-v1",
          64 * 128, 2, COARSE, dict(num_envs=64, rollout=128, epochs=4, minibatches=4)),
+    Case("decide-branches", "DQN, CartPole, local, 1 environment", "dqn", "CartPole-v1", 1, 2000, {},
+         dict(num_envs=1, warmup=256)),
     Case("coalesce-moves", "DQN, CartPole, single-learner-coarse, threads, 2 actors", "dqn", "CartPole-v1", 16, 400,
          dict(COARSE, actors=2), dict(num_envs=16, shards=2, warmup=256)),
     Case("fuse-instances", "PPO's rollouts, CartPole, local, 8 shards of 8 environments", Rollouts, "CartPole-v1",

@@ -39,6 +39,7 @@ from msrl.engines.library import make_ops
 from msrl.engines.ops import roots
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
+from msrl.engines.tables import decided
 from msrl.engines.world import make_world
 from msrl.envs.host import HostEnv
 from msrl.envs.wrappers import observed, stats
@@ -51,6 +52,7 @@ from msrl.ir.placed import AgentAxis
 from msrl.ir.text import show
 from msrl.ir.verify import verify
 from msrl.passes import chosen
+from msrl.passes.decide_branches import decide_branches
 from msrl.passes.overlap import overlap
 from msrl.projection.verify import verify_placed
 from msrl.runtime.bottleneck import Track
@@ -127,7 +129,11 @@ class Program:
         fragments = check_fragments(policy, annotated(fragments, self.graph), self.graph, actors=deployment.actors,
                                     learners=deployment.learners)
         agents = AgentAxis(self.ops.agents.spread(), self.ops.agents.divisible(), self.ops.seen_whole)
-        self.placed = place(self.graph, fragments, self.ops.axes, agents)
+        graph = self.graph
+        if "decide-branches" in chosen(deployment.switches(), self.strict):
+            graph = decide_branches(graph, lambda name: decided(name, self.shapes.tabular, self.ops.scopes))
+            verify(graph)
+        self.placed = place(graph, fragments, self.ops.axes, agents)
         verify_placed(self.placed)
         learners, devices = deployment.learners, 1
         if policy.device_each and not self.strict:  # strict mode runs the shards one by one, as it does everywhere

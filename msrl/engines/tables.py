@@ -7,6 +7,7 @@ loop with known bounds, a literal, or an expression of tabular names only.
 
 import ast
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +52,29 @@ def _literal(node: Pure) -> bool:
         return not node.inputs and isinstance(ast.literal_eval(node.expr), (bool, int, float))
     except ValueError:
         return False
+
+
+def decided(name: str, tabular: Tabular, scopes: Scopes, most: int = 1_000_000) -> bool | None:
+    """Is it true on every pass of the loops that it depends on, or false on every one? None if it is neither, if it
+    depends on more, or if that would take too long to find out."""
+    if name not in tabular.makers:
+        return None
+    loops = list(tabular.loops[name].values())
+    spans = [range(loop.start, loop.stop, loop.step) for loop in loops]  # type: ignore[arg-type]
+    if math.prod(map(len, spans)) > most:
+        return None
+    node = tabular.makers[name]
+    if loops and [value for _, value in node.inputs] == [loop.index for loop in loops]:
+        values = itertools.starmap(scopes.function(node), itertools.product(*spans))  # soonest, and nearly always so
+    else:
+        values = (_entry(name, tabular, scopes, dict(zip((loop.index for loop in loops), at)))
+                  for at in itertools.product(*spans))
+    try:
+        truths = map(bool, values)
+        first = next(truths)
+        return first if all(each is first for each in truths) else None
+    except Exception:
+        return None  # it is for the run to say what is wrong, on the pass on which it is
 
 
 @dataclass(frozen=True)

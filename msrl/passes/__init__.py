@@ -1,6 +1,6 @@
 """The optimiser: named rewrites, each in a file of its own, in the order in which they are applied.
 
-`overlap` rewrites the graph before it is placed; the others rewrite local programs. What they decide stands in the
+`overlap` and `decide-branches` rewrite the graph before it is placed; the others rewrite local programs. What they decide stands in the
 program: a worker does what is written there, and `msrl graph --fragment` prints it. All but `overlap` leave the meaning
 as it is; the two that fuse change rounding, and strict mode has neither.
 """
@@ -21,6 +21,7 @@ class Pass:
 
 PASSES = (
     Pass("overlap", on=False, strict=True, does="actors act on weights one pass old, while the learner learns"),
+    Pass("decide-branches", on=True, strict=True, does="an `if` that goes one way on every pass is no branch"),
     Pass("coalesce-moves", on=True, strict=True, does="what can leave together is one message"),
     Pass("fuse-instances", on=True, strict=False, does="the shards of an instance run as one batch"),
     Pass("call-back", on=True, strict=False, does="compiled loops call environments that are on the host"),

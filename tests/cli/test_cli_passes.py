@@ -65,9 +65,11 @@ See docs/distributions.md#passes."""
 
 def test_which_are_on():
     assert chosen({}, strict=False) == set(NAMES) - {"overlap"}
-    assert chosen({}, strict=True) == {"coalesce-moves"}
-    assert chosen({"overlap": True, "coalesce-moves": False, "fuse-instances": False}, strict=True) == {"overlap"}
-    assert chosen({"fuse-stretches": False}, strict=False) == {"coalesce-moves", "fuse-instances", "call-back"}
+    assert chosen({}, strict=True) == {"decide-branches", "coalesce-moves"}
+    assert chosen({"overlap": True, "coalesce-moves": False, "fuse-instances": False}, strict=True) == {
+        "overlap", "decide-branches"}
+    assert chosen({"fuse-stretches": False}, strict=False) == {
+        "decide-branches", "coalesce-moves", "fuse-instances", "call-back"}
 
 
 def test_strict_mode_fuses_nothing(msrl):

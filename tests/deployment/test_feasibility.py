@@ -66,7 +66,7 @@ Did you mean threads?
 See docs/distributions.md."""),
     "unknown pass": (Deployment(passes="+fuse-instance"), None, """\
 There is no pass 'fuse-instance'.
-There are overlap, coalesce-moves, fuse-instances, call-back, fuse-stretches.
+There are overlap, decide-branches, coalesce-moves, fuse-instances, call-back, fuse-stretches.
 Did you mean fuse-instances?"""),
     "devices op by op": (Deployment("on-device", learners=2, passes="-fuse-stretches"), None, """\
 on-device cannot do without fuse-stretches.

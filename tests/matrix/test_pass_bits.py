@@ -8,7 +8,7 @@ import pytest
 
 from msrl.backends.inline import Inline
 from msrl.backends.workers import make_workers
-from msrl.ir.graph import Flush, walk
+from msrl.ir.graph import Flush, If, walk
 from msrl.pipeline import Deployment, compile
 from tests.matrix.comparing import Outcome, assert_same, stacked_like, strict, without_metrics
 from tests.matrix.loops import LOOPS
@@ -41,6 +41,32 @@ def check(program, deployments):
         assert_same(wanted.resources, found.resources)
         sent.append(sum(worker.outbox.sent for worker in deployed.workers))
     return sent
+
+
+class Decided(Whole):
+    """Branches that always go one way, around ops and values that are used after them."""
+
+    def train(self, msrl):
+        obs, seen = msrl.env_reset(), 0
+        for i in range(5):
+            if i % 1 == 0:
+                step = msrl.env_step(msrl.agent_act(obs).action)
+                obs, seen = step.obs, seen + 1
+                if i > 7:
+                    seen = seen + 100
+                else:
+                    msrl.replay_buffer_insert("replay", obs=obs, reward=step.reward)
+            if i >= 3:
+                msrl.report(msrl.agent_learn(msrl.replay_buffer_sample("replay")))
+        msrl.report(seen=seen)
+
+
+def test_branches_that_go_one_way_are_decided_and_say_the_same():
+    program = compile(Decided, Corridor(), strict=True, shards=2)
+    on, off = (Deployment(FINE, "inline", 2, passes=f"{sign}decide-branches") for sign in "+-")
+    assert [sum(isinstance(node, If) for node in walk(program.deployed(each).placed.graph.nodes))
+            for each in (on, off)] == [1, 3]
+    check(program, [on, off, Deployment(COARSE, "threads", 2)])
 
 
 @pytest.mark.parametrize("name", ["TwoBuffers", "Helpers", "Ends"])
