@@ -28,6 +28,7 @@ from msrl.ir.graph import Call, Node, calls
 
 Guard = dict[str, Any]  # of one learn of the graph
 MOST = 16  # learns between two copies of the learner
+LITTLE = 65_536  # numbers, which nobody misses
 NONE = np.int32(-1)
 ASIDE = "aside"
 
@@ -65,8 +66,8 @@ def new_guard(node: Call, ops: Ops, shapes: Shapes, args: tuple | None) -> Guard
     guard = {"skipped": np.int32(0), "at": NONE, "flags": np.zeros(len(names), bool)}
     if ops.non_finite == "skip":
         return guard
-    # A copy costs as much as the learner is large, a batch that is kept as much as the batch.
-    rare = size(state) > 4 * size(args) and len(shapes.learns) == 1
+    # A copy of the learner takes time in every learn that makes one; batches that are kept since then, memory.
+    rare = MOST * size(args) <= max(4 * size(state), LITTLE) and len(shapes.learns) == 1
     slots = MOST if rare else 1
     return {**guard, "seen": np.int32(0), "start": jax.tree.map(blank, jax.eval_shape(lay, state)),
             "since": np.int32(0),
