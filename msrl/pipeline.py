@@ -140,7 +140,7 @@ class Program:
             learners, devices = 1, deployment.learners
         self.workers = make_workers(self.placed, self.ops, self.shapes, self.root, self.strict, deployment.actors,
                                     learners, devices, policy.asynchronous, deployment.max_lag,
-                                    deployment.switches(), make_courier(deployment.backend, self.chaos.delay),
+                                    deployment.switches(), make_courier(deployment.backend, self.chaos.link),
                                     apart=deployment.backend == "ray")
         check_sizes(policy, self.placed, self.workers[0].exchange.sizes, with_actors,
                     self.trainer.config.learner_shards)

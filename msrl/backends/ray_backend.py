@@ -250,7 +250,7 @@ class RayBackend:
         learners, and find one another by their hosts' names, as JAX's collectives on CPUs do."""
         members = [number for number, worker in enumerate(self.workers) if may_group(
             worker.program.fragment, worker.exchange, worker.ops.world.config, worker.strict, worker.root)]
-        if len(members) < 2 or any(assignment.delay for assignment in self.assignments):  # what it sends is not ours
+        if len(members) < 2 or any(assignment.link for assignment in self.assignments):  # what it sends is not ours
             return {}
         found = [places[number] for number in members]
         hosts = [where.mailbox[0] for where in found]

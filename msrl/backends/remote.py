@@ -32,7 +32,7 @@ from msrl.backends.profiling import steps, watch
 from msrl.backends.schedule import Schedule
 from msrl.backends.snapshots import Share, order_of
 from msrl.backends.switchboard import make_worker
-from msrl.backends.wire import Post, RemoteExchange, portable
+from msrl.backends.wire import Message, Post, RemoteExchange, portable
 from msrl.backends.wire_unordered import RemoteUnordered
 from msrl.backends.worker import LEARNT, Worker, leader
 from msrl.engines.devices import use_devices
@@ -48,8 +48,8 @@ from msrl.ir.interp import Names
 from msrl.ir.placed import PARAMETERS, Move, PlacedGraph
 from msrl.ir.text import parse, parse_local, show, show_local
 from msrl.runtime import strict as surroundings
-from msrl.runtime.chaos import Chaos, Fault
-from msrl.runtime.delayed import Courier
+from msrl.runtime.chaos import Chaos, Fault, Link
+from msrl.runtime.delayed import Courier, nbytes
 from msrl.runtime.ledger import Ledger
 from msrl.runtime.store import Store
 from msrl.runtime.tracing import Trace
@@ -84,7 +84,7 @@ class Assignment:
     profile: int | None  # as in Program
     kills: tuple[Fault, ...]  # what it is to die of
     trouble: Trouble  # what its environments will go through
-    delay: float  # seconds that its messages take longer
+    link: Link  # what its messages go over
     non_finite: str  # as in Ops
     stream: int  # as in roots
 
@@ -138,7 +138,7 @@ def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: En
         surroundings.record() if worker.strict else None,
         (worker.schedule.loops, worker.schedule.every, worker.schedule.unordered), worker.given,
         worker.exchange.ledger.asdict(), worker.trace.limit if worker.trace else None,
-        kills.get(number, ()), troubled if worker is first else (), chaos.delay, worker.ops.non_finite, stream)
+        kills.get(number, ()), troubled if worker is first else (), chaos.link, worker.ops.non_finite, stream)
         for number, worker in enumerate(workers)]
 
 
@@ -261,8 +261,8 @@ class Station:
         self.reports: SimpleQueue[Report] = SimpleQueue()
         self.seen, self.stopped = Event(), Event()
         self.holding = False
-        if assignment.delay:
-            post = later(post, Courier(assignment.delay))
+        if assignment.link:
+            post = later(post, Courier(assignment.link))
         self.worker = settle(assignment, post, grouped)
         doom(self.worker, assignment.kills, self._die)
         self.dying = False
@@ -337,7 +337,11 @@ class Station:
 
 
 def later(post: Post, courier: Courier) -> Post:
-    return lambda fragment, instances, message: courier.carry(lambda: post(fragment, instances, message))
+    def size(message: Message) -> int:
+        return nbytes(message.leaves[1]) + sum(map(size, message.more))
+
+    return lambda fragment, instances, message: courier.carry(
+        lambda: post(fragment, instances, message), size(message) * len(instances))
 
 
 def failure(problem: BaseException) -> Report:

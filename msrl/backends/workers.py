@@ -34,7 +34,7 @@ from msrl.projection.leading import leading_move
 from msrl.projection.project import project
 from msrl.projection.verify import verify_programs
 from msrl.runtime.channels import Exchange
-from msrl.runtime.chaos import Chaos
+from msrl.runtime.chaos import Chaos, Link
 from msrl.runtime.delayed import Courier, DelayedExchange, Waiting
 from msrl.runtime.store import Store
 from msrl.runtime.unordered import UnorderedExchange
@@ -131,11 +131,11 @@ def shard_runs(shards: int, instances: int) -> list[range]:
     return [range(start, stop) for start, stop in itertools.pairwise(ends)]
 
 
-def make_courier(backend: str, delay: float) -> Courier | Waiting | None:
+def make_courier(backend: str, link: Link) -> Courier | Waiting | None:
     """Who brings messages within this process, if they are to take longer."""
-    if not delay or backend == "ray":  # there, each process has its own
+    if not link or backend == "ray":  # there, each process has its own
         return None
-    return Waiting(delay) if backend == "inline" else Courier(delay)
+    return Waiting(link) if backend == "inline" else Courier(link)
 
 
 def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,

@@ -18,6 +18,7 @@ KINDS: dict[str, tuple[str, ...] | None] = {
     "kill": None, "hang": ("env",), "raise": ("env",), "nan": ("reward", "observation"), "delay": ("moves",)}
 COMMON = ("actor", "learner", "env")  # what is killed most often, for suggestions
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+RATES = {"kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}
 DOCS = "docs/reliability.md#faults-on-purpose"
 
 
@@ -35,15 +36,31 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Chaos:
-    """All that is to go wrong in a run. `delay`: seconds that every message takes longer."""
+class Link:
+    """What messages go over: how many seconds each is on its way, and how many bytes a second leave the sender. With
+    neither, they take what they take."""
 
-    faults: tuple[Fault, ...] = ()
     delay: float = 0.0
+    rate: float = 0.0  # 0: as many as there are
+
+    def __bool__(self) -> bool:
+        return bool(self.delay or self.rate)
 
     def __str__(self) -> str:
-        late = (f"delay:moves={self.delay * 1e3:.12g}ms",) if self.delay else ()
-        return ",".join((*map(str, self.faults), *late))
+        parts = ((f"{self.delay * 1e3:.12g}ms",) if self.delay else ()) + (
+            (f"{self.rate / 1e6:.12g}MB/s",) if self.rate else ())
+        return "+".join(parts)
+
+
+@dataclass(frozen=True)
+class Chaos:
+    """All that is to go wrong in a run. `link`: what messages between instances go over."""
+
+    faults: tuple[Fault, ...] = ()
+    link: Link = Link()
+
+    def __str__(self) -> str:
+        return ",".join((*map(str, self.faults), *((f"delay:moves={self.link}",) if self.link else ())))
 
     def of(self, *kinds: str) -> tuple[Fault, ...]:
         return tuple(fault for fault in self.faults if fault.kind in kinds)
@@ -70,7 +87,7 @@ class Killed(LostError):
 def parse(text: str) -> Chaos:
     """`text` as a `Chaos`: an empty one for no text."""
     faults: list[Fault] = []
-    delay = 0.0
+    link = Link()
     for entry in text.split(",") if text.strip() else ():
         kind, colon, rest = entry.strip().partition(":")
         if not colon or kind not in KINDS:
@@ -82,24 +99,30 @@ def parse(text: str) -> Chaos:
         if not what:
             refuse(entry, "It does not say which fragment.")
         if kind == "delay":
-            if delay:
-                refuse(entry, "Moves are delayed already, and all by the same time.")
-            delay = seconds(when) if sign == "=" else 0.0
-            if not delay:
-                refuse(entry, "A delay is a time above zero, in us, ms or s.")
+            if link:
+                refuse(entry, "Moves are delayed already, and all in the same way.")
+            link = read_link(when) if sign == "=" else Link()
+            if not link:
+                refuse(entry, "A delay is a time above zero in us, ms or s, a rate in kB/s, MB/s or GB/s, or both, with "
+                              "a + between them.")
         else:
             if sign != "@" or not re.fullmatch("[1-9][0-9]*", when):
                 refuse(entry, f"When, after an @, is {'a pass of the loop' if kind == 'kill' else 'a step'}: 1, 2, ...")
             faults.append(Fault(kind, what, int(when)))
             if faults.count(faults[-1]) > 1:
                 refuse(entry, "It is there twice, and a fault happens once.")
-    return Chaos(tuple(faults), delay)
+    return Chaos(tuple(faults), link)
 
 
-def seconds(text: str) -> float:
-    """0 if it is not a time."""
-    found = re.fullmatch(r"(\d+\.?\d*|\.\d+)(us|ms|s)", text)
-    return float(found[1]) * UNITS[found[2]] if found else 0.0
+def read_link(text: str) -> Link:
+    """An empty one if it is none."""
+    number = r"(\d+\.?\d*|\.\d+)"
+    found = re.fullmatch(rf"(?:{number}(us|ms|s))?(\+(?!$))?(?:{number}(kB/s|MB/s|GB/s))?", text)
+    if found is None or bool(found[3]) != bool(found[1] and found[4]):
+        return Link()
+    delay, rate = (float(found[at]) * units[found[at + 1]] if found[at] else 0.0
+                   for at, units in ((1, UNITS), (4, RATES)))
+    return Link(delay, rate) if all(float(found[at]) for at in (1, 4) if found[at]) else Link()
 
 
 def refuse(entry: str, why: str) -> NoReturn:

@@ -7,7 +7,7 @@ from msrl.backends.injecting import Doomed
 from msrl.backends.remote import assign
 from msrl.backends.schedule import Schedule
 from msrl.pipeline import Deployment, compile
-from msrl.runtime.chaos import Fault, parse
+from msrl.runtime.chaos import Fault, Link, parse
 from tests.matrix.loops import LOOPS
 
 
@@ -38,5 +38,5 @@ def test_processes_are_told_of_their_own_faults_only(env):
     assert (first.kills, first.trouble) == ((Fault("kill", "env", 2),), (("raise", 7),))
     assert (second.kills, second.trouble) == ((), ())
     assert (learner.kills, learner.trouble) == ((Fault("kill", "learner", 3), Fault("kill", "learner", 1)), ())
-    assert {each.delay for each in (first, second, learner)} == {0.002}
+    assert {each.link for each in (first, second, learner)} == {Link(0.002)}
     assert not env._trouble  # it befalls those of another process

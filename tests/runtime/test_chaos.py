@@ -5,19 +5,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from msrl.errors import UsageError
-from msrl.runtime.chaos import Chaos, Fault, Killed, parse
+from msrl.runtime.chaos import Chaos, Fault, Killed, Link, parse
 
 FORM = "A fault is KIND:WHAT@WHEN or delay:moves=TIME; kinds are kill, hang, raise, nan, delay."
 PASS = "When, after an @, is a pass of the loop: 1, 2, ..."
 STEP = "When, after an @, is a step: 1, 2, ..."
-TIME = "A delay is a time above zero, in us, ms or s."
+TIME = ("A delay is a time above zero in us, ms or s, a rate in kB/s, MB/s or GB/s, or both, with a + between them.")
 
 
 def test_all_kinds():
     text = "kill:actor@200,kill:learner@300,hang:env@50,raise:env@7,nan:reward@80,nan:observation@9,delay:moves=5ms"
     found = parse(text)
     assert found == Chaos((Fault("kill", "actor", 200), Fault("kill", "learner", 300), Fault("hang", "env", 50),
-                           Fault("raise", "env", 7), Fault("nan", "reward", 80), Fault("nan", "observation", 9)), 0.005)
+                           Fault("raise", "env", 7), Fault("nan", "reward", 80), Fault("nan", "observation", 9)), Link(0.005))
     assert str(found) == text
     assert found.of("hang", "raise") == found.faults[2:4]
     assert found.poison("reward") == (80,)
@@ -27,9 +27,12 @@ def test_nothing():
     assert parse("") == parse("  ") == Chaos() and str(Chaos()) == ""
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("250us", 0.00025), ("1.5s", 1.5), (".5ms", 0.0005), ("20ms", 0.02)])
-def test_times(text, seconds):
-    assert parse(f"delay:moves={text}").delay == pytest.approx(seconds)
+@pytest.mark.parametrize(("text", "seconds", "rate"), [
+    ("250us", 0.00025, 0), ("1.5s", 1.5, 0), (".5ms", 0.0005, 0), ("20ms", 0.02, 0), ("10MB/s", 0, 1e7),
+    ("1.5kB/s", 0, 1500), ("2ms+1GB/s", 0.002, 1e9)])
+def test_links(text, seconds, rate):
+    found = parse(f"delay:moves={text}").link
+    assert (found.delay, found.rate) == pytest.approx((seconds, rate))
 
 
 @settings(max_examples=30, deadline=None)
@@ -37,11 +40,12 @@ def test_times(text, seconds):
     some.builds(Fault, some.just("kill"), some.from_regex("[a-z][a-z_-]*", fullmatch=True), some.integers(1, 10**9)),
     some.builds(Fault, some.sampled_from(["hang", "raise"]), some.just("env"), some.integers(1, 10**9)),
     some.builds(Fault, some.just("nan"), some.sampled_from(["reward", "observation"]), some.integers(1, 10**9))),
-    unique=True), some.integers(0, 10**7))
-def test_text_and_back(faults, micros):
-    chaos = Chaos(tuple(faults), micros * 1e-6)
+    unique=True), some.integers(0, 10**7), some.integers(0, 10**10))
+def test_text_and_back(faults, micros, rate):
+    chaos = Chaos(tuple(faults), Link(micros * 1e-6, float(rate)))
     again = parse(str(chaos))
-    assert again.faults == chaos.faults and again.delay == pytest.approx(chaos.delay)
+    assert again.faults == chaos.faults
+    assert (again.link.delay, again.link.rate) == pytest.approx((chaos.link.delay, chaos.link.rate))
 
 
 @pytest.mark.parametrize(("text", "entry", "why", "instead"), [
@@ -62,7 +66,10 @@ def test_text_and_back(faults, micros):
     ("delay:moves=5", "delay:moves=5", TIME, "delay:moves=5ms"),
     ("delay:moves@20us", "delay:moves@20us", TIME, "delay:moves=20us"),
     ("delay:moves=0s", "delay:moves=0s", TIME, "delay:moves=5s"),
-    ("delay:moves=1s,delay:moves=2s", "delay:moves=2s", "Moves are delayed already, and all by the same time.",
+    ("delay:moves=1ms+", "delay:moves=1ms+", TIME, "delay:moves=1ms"),
+    ("delay:moves=1ms10MB/s", "delay:moves=1ms10MB/s", TIME, "delay:moves=1s"),
+    ("delay:moves=1ms+0MB/s", "delay:moves=1ms+0MB/s", TIME, "delay:moves=1s"),
+    ("delay:moves=1s,delay:moves=2s", "delay:moves=2s", "Moves are delayed already, and all in the same way.",
      "delay:moves=2s"),
     ("raise:env@3,raise:env@3", "raise:env@3", "It is there twice, and a fault happens once.", "raise:env@3")])
 def test_what_is_wrong_is_answered_with_what_is_right(text, entry, why, instead):
