@@ -76,8 +76,9 @@ class JaxEnv(Env):
             fresh = _strong(self.reset_batch(begin, num_envs))
             return _where(done, (fresh, self._observe(fresh)), (inner, final_obs))
 
-        # Drawing B starting states costs more than most dynamics, and in most steps no episode ends.
-        inner, obs = _if(done.any(), restart, lambda: (inner, final_obs))
+        # Drawing B starting states costs more than most dynamics, and in most steps no episode ends. Where none does,
+        # to restart changes nothing.
+        inner, obs = _if(_anywhere(done), restart, lambda: (inner, final_obs))
         step = Step(
             obs=obs,
             reward=lax.convert_element_type(reward, jnp.float32),
@@ -97,6 +98,18 @@ class JaxEnv(Env):
                 why=f"It was given {was} and returned {now}, and a loop can only carry a state whose form is fixed.",
                 instead="Return the same structure, shapes and dtypes that reset_one makes.",
             )
+
+
+@jax.custom_batching.custom_vmap
+def _anywhere(flags: jax.Array) -> jax.Array:
+    """Is one of them true, here or in another element of a batch? Of a condition that differs within a batch, JAX would
+    compute both sides in every step."""
+    return flags.any()
+
+
+@_anywhere.def_vmap
+def _anywhere_in_batch(size: int, batched: list[bool], flags: jax.Array) -> tuple[jax.Array, bool]:
+    return _anywhere(flags), False
 
 
 def _if(condition: jax.Array, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:

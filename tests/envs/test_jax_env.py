@@ -136,6 +136,23 @@ def test_shards_under_vmap_are_as_shards_alone(env):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5), together, stacked)
 
 
+def test_shards_and_seeds_that_end_at_different_times_share_one_branch():
+    """Under vmap a branch whose condition differs is a choice, of which both sides are computed in every step."""
+    env, pole = CartPole(), jnp.zeros((3, 2, B, 4)).at[1, 0, 4, 2].set(0.3)  # of 3 seeds and 2 shards, one pole fell
+    state = JaxEnvState(inner=pole, steps=jnp.zeros((3, 2, B), jnp.int32))
+    keys, action = jax.random.split(KEY, (3, 2)), jnp.ones((3, 2, B), jnp.int32)
+    several = jax.vmap(jax.vmap(env.step))
+    assert "cond[" in str(jax.make_jaxpr(several)(state, action, keys))
+    found, step = jax.jit(several)(state, action, keys)
+    assert np.flatnonzero(step.terminated).tolist() == [(1 * 2 + 0) * B + 4]
+    for seed in range(3):
+        for shard in range(2):
+            one = step_all(env, jax.tree.map(lambda x, at=(seed, shard): x[at], state), action[seed, shard],
+                           keys[seed, shard])
+            jax.tree.map(np.testing.assert_array_equal, one,
+                         jax.tree.map(lambda x, at=(seed, shard): x[at], (found, step)))
+
+
 def test_environments_of_equal_settings_are_equal():
     assert SimpleSpread(4) == SimpleSpread(4) != SimpleSpread(5) and hash(CartPole()) == hash(CartPole())
 
