@@ -2,14 +2,14 @@
 
 python -m benchmarks.bench_crossover [--rounds 2] [--seconds 1.5] [--quick]
 
-PPO on CartPole, spread out in three ways over Ray workers of one core each, as over so many machines, with every message
-delayed by 0 to 20 ms (`chaos="delay:moves=5ms"`: the channel holds it back, and nobody computes for it). The numbers of
-environments and epochs and the size of the networks vary; in the last case links are narrow as well, as what a network's
-weights take is their bytes. The plot has a panel for each; rows hold the distributions to where each should win. Beside
-them stands device-only on one core, which has no messages: it takes an environment that compiles.
+PPO on CartPole, spread out in three ways over Ray workers of one core each, as over so many machines, with every
+message delayed by 0 to 20 ms (`chaos="delay:moves=5ms"`: the channel holds it back, and nobody computes for it). The
+numbers of environments and epochs and the size of the networks vary; in the last case links are narrow as well, as what
+a network's weights take is their bytes. The plot has a panel for each; rows hold the distributions to where each should
+win. Beside them stands device-only on one core, which has no messages: it takes an environment that compiles.
 
-Each program has the machine for itself, one after another, so that a round takes minutes; of its turns and of the rounds
-the median counts.
+Each program has the machine for itself, one after another, so that a round takes minutes; of its turns and of the
+rounds the median counts.
 """
 
 import json

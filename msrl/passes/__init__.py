@@ -1,8 +1,8 @@
 """The optimiser: named rewrites, each in a file of its own, in the order in which they are applied.
 
-`overlap` and `decide-branches` rewrite the graph before it is placed; the others rewrite local programs. What they decide stands in the
-program: a worker does what is written there, and `msrl graph --fragment` prints it. All but `overlap` leave the meaning
-as it is; the two that fuse change rounding, and strict mode has neither.
+`overlap` and `decide-branches` rewrite the graph before it is placed; the others rewrite local programs. What they
+decide stands in the program: a worker does what is written there, and `msrl graph --fragment` prints it. All but
+`overlap` leave the meaning as it is; those that fuse or call back change rounding, and strict mode has none of them.
 """
 
 from collections.abc import Mapping

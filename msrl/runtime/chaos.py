@@ -103,8 +103,8 @@ def parse(text: str) -> Chaos:
                 refuse(entry, "Moves are delayed already, and all in the same way.")
             link = read_link(when) if sign == "=" else Link()
             if not link:
-                refuse(entry, "A delay is a time above zero in us, ms or s, a rate in kB/s, MB/s or GB/s, or both, with "
-                              "a + between them.")
+                refuse(entry, "A delay is a time above zero in us, ms or s, a rate in kB/s, MB/s or GB/s, or both, "
+                              "with a + between them.")
         else:
             if sign != "@" or not re.fullmatch("[1-9][0-9]*", when):
                 refuse(entry, f"When, after an @, is {'a pass of the loop' if kind == 'kill' else 'a step'}: 1, 2, ...")

@@ -17,7 +17,8 @@ def test_all_kinds():
     text = "kill:actor@200,kill:learner@300,hang:env@50,raise:env@7,nan:reward@80,nan:observation@9,delay:moves=5ms"
     found = parse(text)
     assert found == Chaos((Fault("kill", "actor", 200), Fault("kill", "learner", 300), Fault("hang", "env", 50),
-                           Fault("raise", "env", 7), Fault("nan", "reward", 80), Fault("nan", "observation", 9)), Link(0.005))
+                           Fault("raise", "env", 7), Fault("nan", "reward", 80), Fault("nan", "observation", 9)),
+                          Link(0.005))
     assert str(found) == text
     assert found.of("hang", "raise") == found.faults[2:4]
     assert found.poison("reward") == (80,)
