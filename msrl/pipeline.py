@@ -34,6 +34,7 @@ from msrl.distribution.annotations import annotated
 from msrl.distribution.fragments import check_fragments, check_sizes
 from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator
+from msrl.engines.guard import blank
 from msrl.engines.host import traceable
 from msrl.engines.library import make_ops
 from msrl.engines.ops import roots
@@ -283,8 +284,7 @@ class Program:
         """Per seed, the environment's state of each shard."""
         if self.seeds == 1:
             return [self.shard_states]
-        each = [_unstack(state, self.seeds) for state in self.shard_states]
-        return [list(states) for states in zip(*each, strict=True)]
+        return list(map(list, zip(*(_unstack(state, self.seeds) for state in self.shard_states), strict=True)))
 
     def per_seed(self, resource: str) -> list[Any]:
         """What is there once for each agent shard has a leading dimension for them."""
@@ -309,7 +309,7 @@ class Program:
         if episodes and self.env.traceable:
             state = jax.eval_shape(partial(self.env.init, num_envs=self.world.envs_per_shard), jax.random.key(0))
             weights = next(shape for name, shape in self.shapes.names.items() if base(name) == "$weights")
-            self.evaluator.prepare(self.env.frozen([jax.tree.map(_blank, state)]), weights, episodes)
+            self.evaluator.prepare(self.env.frozen([jax.tree.map(blank, state)]), weights, episodes)
         self._ready_seconds += time.perf_counter() - began
 
     def tracks(self) -> list[Track]:
@@ -387,12 +387,6 @@ def shards_of(states: Any, shards: int, seeds: int = 1) -> list[Any]:
         return [states]
     at = 0 if seeds == 1 else 1
     return [jax.tree.map(partial(jnp.take, indices=number, axis=at), states) for number in range(shards)]
-
-
-def _blank(leaf: jax.ShapeDtypeStruct) -> Any:
-    """A value of this shape."""
-    is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-    return jnp.broadcast_to(jax.random.key(0), leaf.shape) if is_key else np.zeros(leaf.shape, leaf.dtype)
 
 
 def _copy(leaf: Any) -> Any:
