@@ -82,7 +82,7 @@ See docs/distributions.md.
 """),
     "unknown pass": (("--passes", "-fuse-instance"), """\
 UsageError: There is no pass 'fuse-instance'.
-There are overlap, coalesce-moves, fuse-instances, call-back, fuse-stretches.
+There are overlap, decide-branches, coalesce-moves, fuse-instances, call-back, fuse-stretches.
 Did you mean fuse-instances?
 """),
     "unknown key of a file": (("--deployment", "bad.toml"), """\

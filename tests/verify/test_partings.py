@@ -53,7 +53,7 @@ def test_what_is_left_at_the_end_is_enough_to_see_it(ppo, monkeypatch):
     assert verifier.verdict(Case(FINE, "inline", 2)).result == "same"
     assert "witness" not in vars(verifier)
     verdict = verifier.verdict(Case(COARSE, "inline", 2))
-    assert verdict.reason.startswith("learner.")
+    assert verdict.reason.startswith("rollout[0].store")  # made by what was learnt from it
     assert about(verdict) == (
         "differs", "learner.learn", "learner", 0, 0, 2, 2, "it is given another arguments[0].reward")
 
