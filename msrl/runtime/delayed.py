@@ -93,9 +93,11 @@ class DelayedExchange:
     def leave(self) -> None:
         self.courier.close()
 
-    def send(self, move_id: str, source: int, value: Any, steps: int = 0, only: int | None = None) -> None:
-        self.courier.carry(lambda: self.exchange.send(move_id, source, value, steps, only),
-                           self._size(move_id, source, value) if only is None else nbytes(value))
+    def send(self, move_id: str, source: int, value: Any, steps: int = 0, *only: int | None) -> None:
+        """`only`: the one instance that it is for; not every kind of channel knows of it."""
+        self.courier.carry(lambda: self.exchange.send(move_id, source, value, steps, *only),
+                           nbytes(value) if any(one is not None for one in only) else
+                           self._size(move_id, source, value))
 
     def send_together(self, source: int, held: list[tuple[str, Any, int]]) -> None:
         self.courier.carry(lambda: self.exchange.send_together(source, held),

@@ -10,6 +10,7 @@ from msrl.runtime import delayed
 from msrl.runtime.channels import Exchange
 from msrl.runtime.chaos import Link
 from msrl.runtime.delayed import Courier, DelayedExchange, Waiting
+from msrl.runtime.unordered import UnorderedExchange
 
 
 class Clock:
@@ -74,6 +75,14 @@ def test_one_thread_waits_for_each(clock):
         waiting.carry(lambda number=number: told.append((number, clock.now)), 8)
     waiting.close()
     assert told == [(0, 100.5), (1, 101.0)]
+
+
+def test_channels_of_every_kind_can_be_delayed(clock):
+    move = Move("x.1", "actor", "learner", "send", None)
+    late = DelayedExchange(UnorderedExchange((move,), {"actor": (1,), "learner": (1,)}, None), Waiting(Link(0.5)))
+    late.lead = move.id
+    late.send(move.id, 0, 7, 1)
+    assert clock.now == 100.5 and late.ready(move.id, 0)
 
 
 def test_it_stands_for_the_channels_that_it_delays(clock):
