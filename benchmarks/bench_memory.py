@@ -70,7 +70,7 @@ def flat(backend: str, seconds: float, report: Report) -> None:
     short = compiled(1)
     speed = short.turn(min(2.0, seconds / 5))
     short.close()
-    run = compiled(max(1, round(2 * speed * seconds / STEPS / LOOKS)))  # for as long as is asked for, and more
+    run = compiled(max(1, round(8 * speed * seconds / STEPS / LOOKS)))  # a first turn is slow: far more than is needed
     began, samples = time.perf_counter(), []
     for _ in run.updates:
         samples.append((time.perf_counter() - began, resident()))
