@@ -37,6 +37,7 @@ from msrl.backends.wire_unordered import RemoteUnordered
 from msrl.backends.worker import LEARNT, Worker, leader
 from msrl.engines.devices import use_devices
 from msrl.engines.group import GroupOfProcesses
+from msrl.engines.host import filled_by_calls
 from msrl.engines.library import make_ops
 from msrl.engines.ops import roots
 from msrl.engines.parts import part_of
@@ -205,7 +206,8 @@ def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
     ops = make_ops(make_world(cls(config, env.spec), env), graph, batched, assignment.non_finite)
     shapes = find_shapes(graph, ops)
     use_devices(program, ops, shapes, assignment.moves, assignment.devices)
-    mine, local = part_of(ops, shapes, program.fragment, assignment.divided, assignment.shards)
+    mine, local = part_of(filled_by_calls(program, ops), shapes, program.fragment, assignment.divided,
+                          assignment.shards)
     trees = {move.id: jax.tree.structure(shapes.names[move.value]) for move in assignment.moves}
     ends = assignment.moves, assignment.sizes, assignment.instance, trees, post
     if assignment.unordered:

@@ -19,12 +19,12 @@ from msrl.backends.threads import Threads
 from msrl.backends.worker import Worker
 from msrl.engines.devices import use_devices
 from msrl.engines.group import Group, threads, threads_suffice
-from msrl.engines.host import callable_back, traceable
+from msrl.engines.host import callable_back, compiled_buffers, filled_by_calls, traceable
 from msrl.engines.library import Ops
 from msrl.engines.parts import part_of
 from msrl.engines.shapes import Shapes
 from msrl.ir.graph import Call, Node
-from msrl.ir.placed import PARAMETERS, Fragment, PlacedGraph
+from msrl.ir.placed import PARAMETERS, Fragment, LocalProgram, PlacedGraph
 from msrl.passes import chosen
 from msrl.passes.call_back import call_back
 from msrl.passes.coalesce_moves import coalesce_moves
@@ -90,19 +90,30 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
     for name, program in programs.items():
         if devices > 1:
             use_devices(program, ops, shapes, placed.moves, devices)
+        whole = ops
         if {"call-back", "fuse-stretches"} <= on and may_call_back(1 if apart else len(runs[name])):
-            program = call_back(program, partial(compilable, ops, exchange),
-                                partial(callable_back, ops=ops))
+            program, whole = calling_back(program, ops, exchange)
         if "fuse-stretches" in on:
-            program = fuse_stretches(program, partial(compilable, ops, exchange), shapes.tabular)
+            program = fuse_stretches(program, partial(compilable, whole, exchange), shapes.tabular)
         for instance, run in enumerate(runs[name]):
-            mine, local = part_of(ops, shapes, program.fragment, placed.divided(name), run)
+            mine, local = part_of(whole, shapes, program.fragment, placed.divided(name), run)
             shared = group if name in grouped else None
             key = jax.device_put(root, shared.devices[instance]) if shared else root  # where it computes
             ends: Any = DelayedExchange(exchange, courier) if courier else exchange
             workers.append(make_worker(program, instance, local, mine, key, strict, ends))
             workers[-1].group = shared
     return workers
+
+
+def calling_back(program: LocalProgram, ops: Ops, exchange: Exchange) -> tuple[LocalProgram, Ops]:
+    """The program with loops marked that call the host, and its ops, with the buffers that these fill."""
+    mine, found = compiled_buffers(ops), None
+    while mine is not found:  # with fewer buffers in compiled loops, these may be fewer
+        found = mine
+        marked = call_back(program, partial(compilable, found, exchange), partial(callable_back, ops=found))
+        mine = filled_by_calls(marked, ops)
+        mine = found if mine.world.buffers == found.world.buffers else mine
+    return marked, mine
 
 
 def may_call_back(instances: int) -> bool:

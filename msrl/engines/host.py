@@ -5,6 +5,7 @@ components that live on the host run as Python, once per shard. What can be comp
 itself, op by op, and the loops around it are stepped by Python.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,10 +21,12 @@ from msrl.engines.library import Ops
 from msrl.engines.ops import strong
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import Shapes
+from msrl.engines.world import make_buffers
 from msrl.engines.xla import CompiledStretch
 from msrl.errors import RunError
-from msrl.ir.graph import Call, Flush, Node, Pure, Recv, Send, Stretch, definitions, is_resource, walk
+from msrl.ir.graph import Call, Flush, Node, Pure, Recv, Send, Stretch, calls, definitions, is_resource, walk
 from msrl.ir.interp import Host, Names, run_nodes
+from msrl.ir.placed import LocalProgram
 from msrl.passes.fuse_stretches import is_selection
 
 Step = Callable[[Names], None]
@@ -194,3 +197,21 @@ def callable_back(node: Node, ops: Ops) -> bool:
             buffer = ops.world.buffers[node.component]
             return buffer.called_back and not buffer.traceable
     return False
+
+
+def compiled_buffers(ops: Ops) -> Ops:
+    """The ops, with buffers where compiled loops would have them."""
+    moved = make_buffers(ops.world.trainer, compiled=True)
+    return ops.with_buffers(moved) if moved != ops.world.buffers else ops
+
+
+def filled_by_calls(program: LocalProgram, ops: Ops) -> Ops:
+    """The ops of a program whose loops that call the host are marked. A buffer that only such loops fill is where they
+    are, so that a record does not leave the program on its way; all others are where they were."""
+    loops = [node.nodes for node in walk(program.nodes) if isinstance(node, Stretch)
+             and any(callable_back(inner, ops) for inner in walk(node.nodes))]
+    inserts = Counter(call.component for call in calls(program.nodes) if call.method == "insert")
+    inside = Counter(call.component for nodes in loops for call in calls(nodes) if call.method == "insert")
+    filled = {name: buffer for name, buffer in compiled_buffers(ops).world.buffers.items()
+              if inside[name] == inserts[name] > 0 and buffer != ops.world.buffers[name]}
+    return ops.with_buffers(filled) if filled else ops

@@ -5,6 +5,7 @@ tells what ops return without running them.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from msrl.api import Record
+from msrl.api import Buffer, Record
 from msrl.engines.agents import Agents
 from msrl.engines.by_agent import ArgDims, cut_agents, fuse_by_agent, seen_whole
 from msrl.engines.cut import Cut
@@ -58,6 +59,11 @@ class Ops:
     def part_of_agents(self, shards: range) -> "Ops":
         """The same for some of the agents' shards."""
         return self._shared(self.world.part_of_agents(shards), self.batched)
+
+    def with_buffers(self, buffers: Mapping[str, Buffer]) -> "Ops":
+        """The same ops, with these in the place of buffers of the same names."""
+        world = replace(self.world, buffers={**self.world.buffers, **buffers})
+        return Ops(world, self.axes, self.agents, self.batched, self.non_finite)
 
     def _shared(self, world: World, batched: bool) -> "Ops":
         other = Ops(world, self.axes, self.agents, batched, self.non_finite)

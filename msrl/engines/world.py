@@ -119,6 +119,14 @@ def device() -> Any:
     return jax.lax.axis_index(DEVICES) if in_scope(DEVICES) else 0
 
 
+def make_buffers(trainer: Trainer, compiled: bool) -> dict[str, Buffer]:
+    """The trainer's buffers, for loops that are compiled or for loops that Python steps."""
+    learners = trainer.config.learner_shards
+    buffers = {name: buffer.for_env(compiled) for name, buffer in trainer.buffers().items()}
+    return {name: buffer.divide(learners) if buffer.home == "learner" and learners > 1 else buffer
+            for name, buffer in buffers.items()}
+
+
 def make_world(trainer: Trainer, env: Env) -> World:
     config = trainer.config
     if config.shards < 1 or config.num_envs % config.shards:
@@ -132,9 +140,7 @@ def make_world(trainer: Trainer, env: Env) -> World:
             why="Each learner has the same number of the environments' shards.",
             instead=f"Use --learner-shards with a divisor of {config.shards}, or more --shards.")
     check_agent_shards(config, env)
-    buffers = {name: buffer.for_env(env.traceable) for name, buffer in trainer.buffers().items()}
-    buffers = {name: buffer.divide(config.learner_shards) if buffer.home == "learner" and config.learner_shards > 1
-               else buffer for name, buffer in buffers.items()}
+    buffers = make_buffers(trainer, env.traceable)
     own = dict(trainer.components())
     reserved = {"env", "actor", "learner", "metrics", "weights"}
     for name in (*buffers, *own):

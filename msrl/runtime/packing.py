@@ -54,7 +54,8 @@ def _pack(leaf: Any, what: str) -> Leaf:
 
 
 def unpack(form: Any, packed: Packed, what: str) -> Any:
-    """A tree of this form. Handles in it are restored where they are; its other leaves may be anything."""
+    """A tree of this form. Handles in it are restored where they are; its other leaves may be anything, and what was an
+    array is JAX's or NumPy's as it is in the form: a buffer may have been elsewhere."""
     if "" in packed:
         return _unpack(packed[""])
     taken: set[str] = set()
@@ -73,7 +74,7 @@ def unpack(form: Any, packed: Packed, what: str) -> Any:
         here, there = getattr(leaf, "shape", None), packed[name].array.shape
         if packed[name].kind in ("jax", "numpy") and here not in (None, there):
             raise other_form(what, f"{name} has the shape {list(there)} there, and {list(here)} here.")
-        return _unpack(packed[name])
+        return _unpack(packed[name], leaf)
 
     tree = jax.tree_util.tree_map_with_path(find, form)
     if left := set(packed) - taken:
@@ -81,10 +82,13 @@ def unpack(form: Any, packed: Packed, what: str) -> Any:
     return tree
 
 
-def _unpack(leaf: Leaf) -> Any:
+def _unpack(leaf: Leaf, form: Any = None) -> Any:
     if leaf.kind in NUMBERS:
         return NUMBERS[leaf.kind](leaf.array)
-    match leaf.kind:
+    kind = leaf.kind
+    if kind in ("jax", "numpy") and isinstance(form, (jax.Array, np.ndarray)):
+        kind = "jax" if isinstance(form, jax.Array) else "numpy"
+    match kind:
         case "key":
             return jax.random.wrap_key_data(jnp.asarray(leaf.array))
         case "jax":

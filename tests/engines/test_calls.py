@@ -1,11 +1,16 @@
 """Environments on the host that compiled loops call: what they see, and what becomes of what they raise."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
 
-from msrl.api import Box, Discrete, Env, EnvSpec, Step
+from msrl.algorithms import load
+from msrl.api import Box, Component, Discrete, Env, EnvSpec, Step
 from msrl.backends import worker
+from msrl.buffers import Rollout
+from msrl.comparing import distance
 from msrl.engines.calls import HostCalls, fitted
 from msrl.errors import EnvError, NonFiniteError, RunError
 from msrl.ir.graph import Stretch, calls, walk
@@ -13,6 +18,7 @@ from msrl.pipeline import Deployment, compile
 
 SETTINGS = dict(num_envs=2, warmup=8, total_steps=400, batch_size=64, capacity=512, hidden=(8,))
 NEVER = 10**6
+PPO: Any = load("ppo")
 
 
 class Stairs(Env):
@@ -125,3 +131,99 @@ def test_threads_that_wait_for_the_host_leave_some_to_compute(monkeypatch):
         loops = [node for node in walk(env.program.nodes) if isinstance(node, Stretch)
                  and any(call.method == "step" for call in calls(node.nodes))]
         assert bool(loops) == called
+
+
+# -- the buffers that such loops fill ----------------------------------------------------------------------------------
+
+
+def ppo(deployment: Deployment, algorithm: Any = PPO, **more):
+    settings = dict(num_envs=4, shards=2, rollout=4, minibatches=2, total_steps=64, hidden=(8,))
+    return compile(algorithm, "gymnasium:CartPole-v1", deployment=deployment, **{**settings, **more})
+
+
+class OnTheHost(PPO):
+    def buffers(self):
+        return {"rollout": Rollout(self.config.rollout, where="host")}
+
+
+@pytest.mark.parametrize(("deployment", "algorithm", "where"), [
+    (Deployment(), PPO, "device"),
+    (Deployment("single-learner-coarse", "threads"), PPO, "device"),
+    (Deployment(), OnTheHost, "host"),
+    (Deployment(passes="-call-back"), PPO, "host"),
+    (Deployment("single-learner-fine", "threads"), PPO, "host"),  # its loop sends and receives, so Python steps it
+])
+def test_a_rollout_is_where_it_is_filled(deployment, algorithm, where):
+    program = ppo(deployment, algorithm)
+    worker = next(w for w in program.workers if "rollout" in w.program.fragment.components)
+    assert worker.ops.world.buffers["rollout"].where == where
+    assert program.world.buffers["rollout"].where == "host"  # for the interpreter
+    whole = isinstance(worker.program.nodes[-1], Stretch)  # the loop that trains, with its sample and its learn
+    assert whole == (where == "device" and deployment.distribution == "local")
+
+
+class Two(PPO):
+    """Its second buffer is filled outside of the loop that steps the environment, and before something on the host."""
+
+    def buffers(self):
+        return {**super().buffers(), "ends": Rollout(1)}
+
+    def components(self):
+        return {"clock": Clock()}
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        for _ in range(self.config.updates):
+            for _ in range(self.config.rollout):
+                act = msrl.agent_act(obs)
+                step = msrl.env_step(act.action)
+                msrl.replay_buffer_insert(
+                    "rollout", obs=obs, action=act.action, log_prob=act.log_prob, reward=step.reward,
+                    terminated=step.terminated, done=step.done, final_obs=step.final_obs)
+                obs = step.obs
+            msrl.replay_buffer_insert("ends", reward=step.reward)
+            msrl.call("clock", "tick", step.reward)
+            msrl.report(msrl.agent_learn(msrl.replay_buffer_sample("rollout")))
+            msrl.report(last=msrl.replay_buffer_sample("ends").reward.mean())
+
+
+class Clock(Component):
+    traceable = False
+
+    def init(self, key):
+        return np.zeros(())
+
+    def tick(self, state, key, reward):
+        return state + 1, np.float32(0)
+
+    def output_shape(self, method, *args):
+        return jax.ShapeDtypeStruct((), np.float32)
+
+
+def test_each_is_where_it_is_filled():
+    program = ppo(Deployment(), Two, shards=1)
+    found = {name: buffer.where for name, buffer in program.workers[0].ops.world.buffers.items()}
+    assert found == {"rollout": "device", "ends": "host"}
+    assert [look.metrics["last"] for look in program.run() if look.metrics] == [1.0] * 4
+
+
+@pytest.mark.parametrize("distribution", ["local", "single-learner-coarse"])
+def test_what_is_learnt_does_not_depend_on_it(distribution):
+    found = []
+    for passes in ("", "-call-back"):
+        program = ppo(Deployment(distribution, "threads" if distribution != "local" else "inline", passes=passes))
+        *_, last = program.run()
+        found.append(program.params())
+        assert last.env_steps == 64
+    assert distance(*found)[0] < 1e-4
+
+
+@pytest.mark.parametrize(("first", "then"), [("", "-call-back"), ("-call-back", "")])
+def test_a_checkpoint_of_the_one_is_one_of_the_other(first, then):
+    whole = ppo(Deployment(passes=first), checkpoint_every=1)
+    points = [point for _ in whole.run() if (point := whole.taken())]
+    assert len(points) > 1
+    other = ppo(Deployment(passes=then), start=points[0])
+    for _ in other.run():
+        pass
+    assert distance(whole.params(), other.params())[0] < 1e-4

@@ -37,6 +37,13 @@ def test_everything_comes_back():
         np.testing.assert_array_equal(np.asarray(one), np.asarray(two))
 
 
+@pytest.mark.parametrize(("was", "form"), [(jnp, np), (np, jnp)])
+def test_an_array_is_of_the_forms_kind(was, form):
+    found = unpack({"x": form.zeros(3)}, pack({"x": was.arange(3.0)}, "it"), "it")["x"]
+    assert isinstance(found, np.ndarray) == (form is np)
+    np.testing.assert_array_equal(found, np.arange(3.0))
+
+
 def test_what_was_packed_stays_as_it_was():
     array = np.zeros(2)
     packed = pack(array, "it")
