@@ -15,6 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from msrl.rl import rows_times_weights
+
 OBS, ACTIONS = 17, 6
 
 
@@ -31,8 +33,8 @@ def make_epochs(rows: int, epochs: int, minibatches: int, hidden: tuple[int, ...
 
     def network(layers, x):
         for weight, bias in layers[:-1]:
-            x = jnp.tanh(x @ weight + bias)
-        return x @ layers[-1][0] + layers[-1][1]
+            x = jnp.tanh(rows_times_weights(x, weight) + bias)
+        return rows_times_weights(x, layers[-1][0]) + layers[-1][1]
 
     def loss(params, chosen):
         mean, value = network(params["actor"], obs[chosen]), network(params["critic"], obs[chosen])[:, 0]

@@ -1,10 +1,11 @@
 """PPO on CartPole written by hand for one device: the yardstick for what the compiler makes of the loop.
 
-The same mathematics (environment with episode statistics, networks, advantages, permutation, losses, annealed
-optimiser, metrics), in the manner of a fused JAX script: one jitted update of a scanned rollout and scanned
+The same mathematics (environment with episode statistics, networks, their products, advantages, permutation, losses,
+annealed optimiser, metrics), in the manner of a fused JAX script: one jitted update of a scanned rollout and scanned
 minibatches. It knows nothing of Trainer, buffers, graphs or engines.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ from flax import linen as nn
 
 from msrl.envs.cartpole import CartPole
 from msrl.envs.wrappers import EpisodeStats
-from msrl.rl import permutation
+from msrl.rl import permutation, rows_times_weights
 
 
 class Settings(NamedTuple):
@@ -35,12 +36,16 @@ class Settings(NamedTuple):
 class MLP(nn.Module):
     out: int
     gain: float
+    product: Callable = rows_times_weights
 
     @nn.compact
     def __call__(self, x):
         for _ in range(2):
-            x = nn.tanh(nn.Dense(64, kernel_init=nn.initializers.orthogonal(2.0**0.5))(x))
-        return nn.Dense(self.out, kernel_init=nn.initializers.orthogonal(self.gain))(x)
+            x = nn.tanh(self.layer(64, 2.0**0.5)(x))
+        return self.layer(self.out, self.gain)(x)
+
+    def layer(self, width, gain):
+        return nn.Dense(width, kernel_init=nn.initializers.orthogonal(gain), dot_general=self.product)
 
 
 def make(s: Settings):

@@ -2,7 +2,7 @@
 
 What tells it from hand_ppo.py: actor and critic are one module, which gives an action's value at every step of the
 rollout; the end of an episode is its end, whatever the reason; whole batches are shuffled by `jax.random.permutation`,
-which sorts, and copied; one norm cuts the gradients of both networks; the value loss is clipped.
+which sorts, and copied; one norm cuts the gradients of both networks; the value loss is clipped; layers are flax's own.
 """
 
 import jax
@@ -18,7 +18,8 @@ from msrl.envs.wrappers import EpisodeStats
 class Both(nn.Module):
     @nn.compact
     def __call__(self, obs):
-        return jax.nn.log_softmax(MLP(2, 0.01)(obs)), MLP(1, 1.0)(obs)[..., 0]
+        actor, critic = MLP(2, 0.01, jax.lax.dot_general), MLP(1, 1.0, jax.lax.dot_general)
+        return jax.nn.log_softmax(actor(obs)), critic(obs)[..., 0]
 
 
 def make(s: Settings):

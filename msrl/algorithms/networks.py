@@ -15,7 +15,7 @@ import optax
 from flax import linen as nn
 
 from msrl.api import Box, Discrete, MultiDiscrete, Space
-from msrl.rl import Categorical, DiagonalNormal, Distribution, MultiCategorical
+from msrl.rl import Categorical, DiagonalNormal, Distribution, MultiCategorical, rows_times_weights
 
 Activation = Callable[[jax.Array], jax.Array]
 _LARGE_IMAGE = 32  # from this side on, an image is worth shrinking by strides
@@ -23,7 +23,7 @@ _LARGE_IMAGE = 32  # from this side on, an image is worth shrinking by strides
 
 def dense(width: int, gain: float) -> nn.Dense:
     """A layer with orthogonal weights scaled by `gain` and no bias to begin with."""
-    return nn.Dense(width, kernel_init=nn.initializers.orthogonal(gain))
+    return nn.Dense(width, kernel_init=nn.initializers.orthogonal(gain), dot_general=rows_times_weights)
 
 
 def encode(space: Space, obs: jax.Array) -> jax.Array:
