@@ -68,13 +68,14 @@ def measure_case(case: Case, effort: Effort, report: Report) -> None:
     report.add(compare(name, "without it", speeds["+"], speeds["-"]),
                compare(name, "without it, by CPU time", on.worked[1:], off.worked[1:]))  # the first is the warm-up
     if alone:
-        costs = [[1e6 / speed for speed in speeds[sign]] for sign in "+-"]
-        report.add(compare(name, "so many programs of one shard", speeds["+"], speeds["alone"]),
-                   compare(f"{case.title}, as one batch", "one after another", *costs, 0.35, unit="µs/step",
-                           at_least=False))
-        whole, apart = inference(case.settings["num_envs"], case.settings["shards"])
-        report.limit(f"{case.title}: of that, a policy by hand takes {whole:.2f} µs/step as one batch and {apart:.2f} "
-                     f"one after another, {whole / apart:.2f} of it; XLA runs several shards at a time, as they stand "
+        batch, beside, apart = ([1e6 / speed for speed in speeds[name]] for name in ("+", "-", "alone"))
+        for others, told in ((apart, "so many programs of one shard, one after another"),
+                             (beside, "one after another in one program")):
+            report.add(compare(f"{case.title}, as one batch", told, batch, others, 0.35, unit="µs/step",
+                               at_least=False))
+        whole, each = inference(case.settings["num_envs"], case.settings["shards"])
+        report.limit(f"{case.title}: of that, a policy by hand takes {whole:.2f} µs/step as one batch and {each:.2f} "
+                     f"one after another, {whole / each:.2f} of it; XLA runs several shards at a time, as they stand "
                      "beside each other.")
     if len(on.program.workers) > 1:
         report.limit(f"{name}: {on.messages:.1f} messages for a thousand steps, and {off.messages:.1f} without it.")

@@ -14,6 +14,8 @@ import numpy as np
 import optax
 from flax import linen as nn
 
+from msrl.rl import rows_times_weights
+
 GAMMA, EPSILON, TARGET_EVERY = 0.99, 0.05, 10_000
 
 
@@ -22,7 +24,8 @@ class Q(nn.Module):
 
     @nn.compact
     def __call__(self, x):
-        return nn.Dense(2)(nn.relu(nn.Dense(self.hidden)(x)))
+        hidden, head = (nn.Dense(width, dot_general=rows_times_weights) for width in (self.hidden, 2))
+        return head(nn.relu(hidden(x)))
 
 
 class HandDQN:

@@ -56,9 +56,9 @@ def panels_plot(at: Sequence[float], panels: dict[str, dict[str, list[float]]], 
         panel.grid(which="both", alpha=0.2)
     for panel in axes.flat[len(panels):]:
         panel.axis("off")
-    axes.flat[0].legend()
+    figure.legend(*axes.flat[0].get_legend_handles_labels(), loc="upper center", ncols=6)
     figure.supxlabel(along)
     figure.supylabel(up)
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0, 1, 0.94))  # the legend is above
     figure.savefig(path, dpi=110)
     plt.close(figure)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from msrl.ir.graph import Send, is_resource
 from msrl.runtime.channels import Exchange, Line
+from msrl.runtime.delayed import nbytes
 
 HELD_BYTES = 4 << 20  # how much is held for one fragment at most, before it leaves at once
 
@@ -36,7 +37,7 @@ class Outbox:
             return
         target = self.exchange.moves[node.move].target
         self.held.setdefault(target, []).append((node.move, value, steps))
-        self.bytes[target] = self.bytes.get(target, 0) + size(value)
+        self.bytes[target] = self.bytes.get(target, 0) + nbytes(value)
         if self.bytes[target] > HELD_BYTES:
             self.flush(target)
 
@@ -54,8 +55,3 @@ class Outbox:
             send(*given)
         self.sent += 1
         self.told()
-
-
-def size(value: Any) -> int:
-    """In bytes."""
-    return sum(getattr(leaf, "nbytes", 8) for leaf in jax.tree.leaves(value))

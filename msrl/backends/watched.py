@@ -10,10 +10,10 @@ from typing import Any
 
 import jax
 
-from msrl.backends.outbox import size
 from msrl.backends.wire_unordered import RemoteUnordered
 from msrl.ir.placed import Move
 from msrl.runtime.channels import Exchange, Line
+from msrl.runtime.delayed import nbytes
 from msrl.runtime.tracing import Key, Trace
 
 
@@ -63,7 +63,7 @@ class WatchedExchange:
     def about(self, keys: tuple[Key, ...], move_id: str, value: Any) -> dict[str, Any]:
         target = self.exchange.moves[move_id].target
         instances = sorted({key[2] for key in keys if key[1] != "version"})
-        return {"bytes": size(value), "to": [f"{target} {number}" for number in instances] or [target]}
+        return {"bytes": nbytes(value), "to": [f"{target} {number}" for number in instances] or [target]}
 
     def ready(self, move_id: str, target: int, *only: int | None) -> bool:
         found = self.exchange.ready(move_id, target, *only)
@@ -87,7 +87,7 @@ class WatchedExchange:
             self.turn = [] if move_id == self.exchange.lead else self.turn
             value = jax.block_until_ready(self.exchange.receive(move_id, target, *only))
             this.taken = self.arriving(move, target, *only)
-            this.args = {"bytes": size(value), "from": [f"{move.source} {key[1]}" for key in this.taken
+            this.args = {"bytes": nbytes(value), "from": [f"{move.source} {key[1]}" for key in this.taken
                                                         if key[1] != "version"] or [move.source]}
         return value
 
