@@ -32,7 +32,7 @@ def test_what_warms_up_is_not_counted():
 
 
 def test_a_profile_names_the_ops_that_take_time():
-    parts = profiled("ppo", "gymnasium:CartPole-v1", 32 * 6, **TINY)
+    parts = profiled("ppo", "gymnasium:CartPole-v1", 32 * 6, deployment=msrl.Deployment(passes="-call-back"), **TINY)
     assert {"env.step", "moves"} <= set(parts) and any("learner.learn" in name for name in parts)
     assert 0.3 < sum(parts.values()) < 1.01  # the rest is waiting for whoever looks
     assert shares({"a": 0.514, "b": 0.3, "c": 0.01}) == "a 51 %, b 30 %"

@@ -1,0 +1,80 @@
+"""Where the time of a program that is compiled as a whole goes, kernel by kernel, as XLA's own profiler tells it.
+
+python -m benchmarks.kernels [ALGORITHM] [ENV] [--looks 4] [--top 20] [SETTING=VALUE ...]
+python -m benchmarks.kernels ppo CartPole-v1 num_envs=64 rollout=128
+
+`msrl train --profile` sees such a program as one event. Here XLA notes when each kernel begins and ends, which slows it
+down by some ten per cent, small kernels more than large ones. Shares are of the time of all kernels, which run on
+several threads. Kernels are told by what they compute: products by their shapes, the others by XLA's names for them.
+"""
+
+import argparse
+import ast
+import collections
+import gzip
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+
+import jax
+
+import msrl
+
+
+def told(text: str) -> dict[str, str]:
+    """By the name of a kernel, what it computes, from a compiled program's text."""
+    products, found = {}, {}
+    for block in re.split(r"\n(?=%|ENTRY)", text):
+        name = re.match(r"(?:ENTRY )?%?([\w.-]+)", block)
+        shapes = dict(re.findall(r"%([\w.-]+) = (\w+\[[\d,]*\])", block))
+        dots = re.findall(r" = (\w+\[[\d,]*\])\S* dot\(%([\w.-]+), %([\w.-]+)\)", block)
+        if name and len(dots) == 1:
+            out, left, right = dots[0]
+            products[name[1]] = f"product {shapes.get(left, '?')} × {shapes.get(right, '?')} → {out}"
+    for kernel, called in re.findall(r"%([\w.-]+) = [^\n]*? fusion\([^\n]*?calls=%([\w.-]+)", text):
+        found[kernel] = products.get(called, re.sub(r"[.\d]+$", "", kernel))
+    for kernel, out in re.findall(r"%([\w.-]+) = (\w+\[[\d,]*\])\S* dot\(", text):
+        found.setdefault(kernel, f"product by Eigen → {out}")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("algorithm", nargs="?", default="ppo")
+    parser.add_argument("env", nargs="?", default="CartPole-v1")
+    parser.add_argument("settings", nargs="*", help="SETTING=VALUE")
+    parser.add_argument("--looks", type=int, default=4)
+    parser.add_argument("--top", type=int, default=20)
+    options = parser.parse_args()
+    # XLA reads its flags as it compiles first.
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_enable_xprof_traceme=true"
+    settings = {name: ast.literal_eval(value) for name, _, value in (each.partition("=") for each in options.settings)}
+    program = msrl.compile(options.algorithm, options.env, **settings)
+    updates = program.run()
+    before = next(updates).env_steps
+    quiet = jax.profiler.ProfileOptions()
+    quiet.python_tracer_level = 0
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder, profiler_options=quiet):
+            for _ in range(options.looks):
+                after = next(updates).env_steps
+        (trace,) = Path(folder).rglob("*.trace.json.gz")
+        events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    kernels = {}
+    for chunk in program.lead._chunks.values():
+        kernels.update(told(chunk.ahead.result().as_text()))
+    updates.close()
+    times: collections.Counter[str] = collections.Counter()
+    for event in events:
+        if event.get("ph") == "X" and event["name"] in kernels:
+            times[kernels[event["name"]]] += event["dur"]
+    steps, total = after - before, sum(times.values())
+    print(f"{options.algorithm} on {options.env}: {1000 * total / steps:.0f} ns of kernels for each step\n")
+    for what, spent in times.most_common(options.top):
+        print(f"{spent / total:6.1%}  {1000 * spent / steps:8.1f} ns  {what}")
+
+
+if __name__ == "__main__":
+    main()

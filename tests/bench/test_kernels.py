@@ -1,0 +1,28 @@
+"""What the kernels of a compiled program are called, and that XLA tells how long they take."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from benchmarks.kernels import told
+
+
+def test_products_are_told_by_their_shapes():
+    rows, weights = jnp.ones((2048, 4)), jnp.ones((4, 64))
+    found = told(jax.jit(lambda rows, weights: jnp.tanh(rows @ weights)).lower(rows, weights).compile().as_text())
+    assert "product f32[2048,4] × f32[4,64] → f32[2048,64]" in found.values()
+
+
+def test_the_command_shows_where_the_time_goes():
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.kernels", "ppo", "CartPole-v1", "num_envs=64", "rollout=8", "hidden=(64,)",
+         "total_steps=8192", "--looks", "2"], cwd=Path(__file__).parents[2], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, _, *rows = done.stdout.splitlines()
+    assert first.startswith("ppo on CartPole-v1: ") and first.endswith(" ns of kernels for each step")
+    assert any("product f32[128,4] × f32[4,64]" in row for row in rows), rows
+    shares = [float(row.split("%")[0]) for row in rows]
+    assert shares == sorted(shares, reverse=True) and 50 < sum(shares) <= 100.5
