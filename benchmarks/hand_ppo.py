@@ -48,9 +48,9 @@ class MLP(nn.Module):
         return nn.Dense(width, kernel_init=nn.initializers.orthogonal(gain), dot_general=self.product)
 
 
-def make(s: Settings):
-    """(init, update): update is one iteration, donated state in, state and metrics out."""
-    env, actor, critic = EpisodeStats(CartPole()), MLP(2, 0.01), MLP(1, 1.0)
+def make(s: Settings, product: Callable = rows_times_weights):
+    """(init, update): update is one iteration, donated state in, state and metrics out. `product`: of the layers."""
+    env, actor, critic = EpisodeStats(CartPole()), MLP(2, 0.01, product), MLP(1, 1.0, product)
     rate = optax.linear_schedule(s.learning_rate, 0.0, s.updates * s.epochs * s.minibatches)
     optimiser = optax.chain(_clip_each(s.max_grad_norm), optax.adam(rate, eps=1e-5))
 
