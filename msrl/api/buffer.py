@@ -22,7 +22,8 @@ class Buffer(ABC):
     """With whom the buffer lives: a rollout with the actors (one per shard), a replay with the learner."""
 
     def for_env(self, traceable: bool) -> "Buffer":
-        """The variant that suits a traceable or a host environment; the default is the same for both."""
+        """The variant that suits a traceable environment, or one on the host; the default is the same for both. If a
+        compiled loop steps one on the host and fills the buffer, the variant for traceable ones is asked for."""
         return self
 
     def divide(self, count: int) -> "Buffer":

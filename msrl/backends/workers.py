@@ -107,13 +107,13 @@ def make_workers(placed: PlacedGraph, ops: Ops, shapes: Shapes, root: jax.Array,
 
 def calling_back(program: LocalProgram, ops: Ops, exchange: Exchange) -> tuple[LocalProgram, Ops]:
     """The program with loops marked that call the host, and its ops, with the buffers that these fill."""
-    mine, found = compiled_buffers(ops), None
-    while mine is not found:  # with fewer buffers in compiled loops, these may be fewer
-        found = mine
-        marked = call_back(program, partial(compilable, found, exchange), partial(callable_back, ops=found))
-        mine = filled_by_calls(marked, ops)
-        mine = found if mine.world.buffers == found.world.buffers else mine
-    return marked, mine
+    mine = compiled_buffers(ops)
+    while True:  # with fewer buffers inside, loops may be fewer, and with them the buffers that they fill
+        marked = call_back(program, partial(compilable, mine, exchange), partial(callable_back, ops=mine))
+        found = filled_by_calls(marked, ops)
+        if found.world.buffers == mine.world.buffers:
+            return marked, found
+        mine = found
 
 
 def may_call_back(instances: int) -> bool:

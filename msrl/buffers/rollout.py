@@ -32,7 +32,7 @@ class Rollout(Buffer):
     length: int
     """T, the steps per sample."""
     where: Literal["auto", "device", "host"] = "auto"
-    """Where the environment is, unless told otherwise."""
+    """Where it is filled, unless told otherwise: on the device in compiled loops, else where the environment is."""
 
     home = "actor"
     called_back = True

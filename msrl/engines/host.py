@@ -206,10 +206,11 @@ def compiled_buffers(ops: Ops) -> Ops:
 
 
 def filled_by_calls(program: LocalProgram, ops: Ops) -> Ops:
-    """The ops of a program whose loops that call the host are marked. A buffer that only such loops fill is where they
-    are, so that a record does not leave the program on its way; all others are where they were."""
+    """The ops of a program whose loops that call the host are marked. A buffer that only loops fill that step an
+    environment there is where they are, so that a record does not leave the program on its way; all others are where
+    they were. What a loop calls apart from that may depend on where buffers are, and does not count."""
     loops = [node.nodes for node in walk(program.nodes) if isinstance(node, Stretch)
-             and any(callable_back(inner, ops) for inner in walk(node.nodes))]
+             and any(call.component == "env" and callable_back(call, ops) for call in calls(node.nodes))]
     inserts = Counter(call.component for call in calls(program.nodes) if call.method == "insert")
     inside = Counter(call.component for nodes in loops for call in calls(nodes) if call.method == "insert")
     filled = {name: buffer for name, buffer in compiled_buffers(ops).world.buffers.items()

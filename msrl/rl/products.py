@@ -14,13 +14,17 @@ A custom rule for the gradient rules out forward-mode differentiation (`jax.jvp`
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 _WIDE = 128  # where copying costs more than it saves
 
 
-def rows_times_weights(rows: jax.Array, weights: jax.Array, *_: Any, **__: Any) -> jax.Array:
-    """Can be the `dot_general` of a flax layer, whose other arguments say the same as the shapes."""
-    return _product(rows, weights) if jax.default_backend() == "cpu" else rows @ weights
+def rows_times_weights(rows: jax.Array, weights: jax.Array, dimension_numbers: Any = None, precision: Any = None
+                       ) -> jax.Array:
+    """Can be the `dot_general` of a flax layer, whose `dimension_numbers` say the same as the shapes."""
+    if jax.default_backend() != "cpu" or precision is not None:
+        return jnp.matmul(rows, weights, precision=precision)
+    return _product(rows, weights)
 
 
 @jax.custom_vjp

@@ -57,7 +57,7 @@ def unpack(form: Any, packed: Packed, what: str) -> Any:
     """A tree of this form. Handles in it are restored where they are; its other leaves may be anything, and what was an
     array is JAX's or NumPy's as it is in the form: a buffer may have been elsewhere."""
     if "" in packed:
-        return _unpack(packed[""])
+        return _unpack(packed[""], form)
     taken: set[str] = set()
 
     def find(path: tuple, leaf: Any) -> Any:

@@ -207,6 +207,39 @@ def test_each_is_where_it_is_filled():
     assert [look.metrics["last"] for look in program.run() if look.metrics] == [1.0] * 4
 
 
+class Apart(Two):
+    """Its second buffer is filled by a loop that steps no environment."""
+
+    def buffers(self):
+        return {**PPO.buffers(self), "copies": Rollout(3)}
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        for _ in range(self.config.updates):
+            for _ in range(self.config.rollout):
+                obs = self.one_step(msrl, obs)
+            for _ in range(3):
+                msrl.replay_buffer_insert("copies", obs=obs)
+            msrl.call("clock", "tick", obs)
+            msrl.report(msrl.agent_learn(msrl.replay_buffer_sample("rollout")))
+            msrl.report(same=msrl.replay_buffer_sample("copies").obs.std(0).max())
+
+    def one_step(self, msrl, obs):
+        act = msrl.agent_act(obs)
+        step = msrl.env_step(act.action)
+        msrl.replay_buffer_insert("rollout", obs=obs, action=act.action, log_prob=act.log_prob, reward=step.reward,
+                                  terminated=step.terminated, done=step.done, final_obs=step.final_obs)
+        return step.obs
+
+
+def test_a_loop_that_steps_nothing_does_not_count():
+    """It would call the host if its buffer were there, and not if it were inside: neither is a reason to move it."""
+    program = ppo(Deployment(), Apart, shards=1)
+    found = {name: buffer.where for name, buffer in program.workers[0].ops.world.buffers.items()}
+    assert found == {"rollout": "device", "copies": "host"}
+    assert all(look.metrics["same"] < 1e-6 for look in program.run() if look.metrics)
+
+
 @pytest.mark.parametrize("distribution", ["local", "single-learner-coarse"])
 def test_what_is_learnt_does_not_depend_on_it(distribution):
     found = []
