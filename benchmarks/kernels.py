@@ -3,15 +3,16 @@
 python -m benchmarks.kernels [ALGORITHM] [ENV] [--looks 4] [--top 20] [SETTING=VALUE ...]
 python -m benchmarks.kernels ppo CartPole-v1 num_envs=64 rollout=128
 
-`msrl train --profile` sees such a program as one event. Here XLA notes when each kernel begins and ends, which slows it
-down by some ten per cent, small kernels more than large ones. Shares are of the time of all kernels, which run on
-several threads. Kernels are told by what they compute: products by their shapes, the others by XLA's names for them.
+`msrl train --profile` sees such a program as one event. Here XLA notes when each kernel begins and ends, which takes
+time itself, small kernels more than large ones. Shares are of the time of all kernels, which run on several threads.
+Kernels are told by what they compute: products by their shapes, the others by XLA's names for them.
 """
 
 import argparse
 import ast
 import collections
 import gzip
+import itertools
 import json
 import os
 import re
@@ -52,14 +53,16 @@ def main() -> None:
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_enable_xprof_traceme=true"
     settings = {name: ast.literal_eval(value) for name, _, value in (each.partition("=") for each in options.settings)}
     program = msrl.compile(options.algorithm, options.env, **settings)
+    if not program.traceable:
+        parser.error(f"{options.env} is stepped by Python, and so not one program: use `msrl train --profile`")
     updates = program.run()
-    before = next(updates).env_steps
+    before = after = next(updates).env_steps
     quiet = jax.profiler.ProfileOptions()
     quiet.python_tracer_level = 0
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder, profiler_options=quiet):
-            for _ in range(options.looks):
-                after = next(updates).env_steps
+            for update in itertools.islice(updates, options.looks):
+                after = update.env_steps
         (trace,) = Path(folder).rglob("*.trace.json.gz")
         events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
     kernels = {}
@@ -71,6 +74,8 @@ def main() -> None:
         if event.get("ph") == "X" and event["name"] in kernels:
             times[kernels[event["name"]]] += event["dur"]
     steps, total = after - before, sum(times.values())
+    if not total or not steps:
+        parser.error("the run was over before anything was seen: give it more total_steps=")
     print(f"{options.algorithm} on {options.env}: {1000 * total / steps:.0f} ns of kernels for each step\n")
     for what, spent in times.most_common(options.top):
         print(f"{spent / total:6.1%}  {1000 * spent / steps:8.1f} ns  {what}")

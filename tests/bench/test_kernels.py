@@ -16,10 +16,21 @@ def test_products_are_told_by_their_shapes():
     assert "product f32[2048,4] × f32[4,64] → f32[2048,64]" in found.values()
 
 
-def test_the_command_shows_where_the_time_goes():
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.kernels", "ppo", "CartPole-v1", "num_envs=64", "rollout=8", "hidden=(64,)",
+def run(env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks.kernels", "ppo", env, "num_envs=64", "rollout=8", "hidden=(64,)",
          "total_steps=8192", "--looks", "2"], cwd=Path(__file__).parents[2], capture_output=True, text=True)
+
+
+def test_an_environment_on_the_host_is_refused():
+    done = run("gymnasium:CartPole-v1")
+    assert done.returncode == 2
+    assert done.stderr.endswith("gymnasium:CartPole-v1 is stepped by Python, and so not one program: use `msrl train "
+                                "--profile`\n")
+
+
+def test_the_command_shows_where_the_time_goes():
+    done = run("CartPole-v1")
     assert done.returncode == 0, done.stderr
     first, _, *rows = done.stdout.splitlines()
     assert first.startswith("ppo on CartPole-v1: ") and first.endswith(" ns of kernels for each step")
