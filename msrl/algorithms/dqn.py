@@ -84,10 +84,10 @@ class QNetwork(nn.Module):
     def __call__(self, obs):
         features = Torso(self.space, self.hidden, nn.relu)(obs)
         if not self.dueling:
-            return dense(self.actions, 1.0)(features)
-        advantage = dense(self.actions, 1.0)(features)
+            return dense(self.actions, 1.0, "output")(features)
+        advantage = dense(self.actions, 1.0, "advantage")(features)
         # Without the mean taken out, a constant could wander between the two.
-        return dense(1, 1.0)(features) + advantage - advantage.mean(axis=-1, keepdims=True)
+        return dense(1, 1.0, "value")(features) + advantage - advantage.mean(axis=-1, keepdims=True)
 
 
 def dqn_loss(params, target, batch, *, network, config):

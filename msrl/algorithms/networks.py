@@ -1,7 +1,9 @@
 """Networks made for spaces, and the distributions that go with them.
 
 In: spaces of one environment (and one agent), observations with any leading dimensions. Out: flax modules. What always
-holds: sizes come from the spaces, observations are taken as the environment gives them (integers and bytes too).
+holds: sizes come from the spaces, observations are taken as the environment gives them (integers and bytes too), and
+parameters are named so that JAX, which sorts names, has them in the order in which they are applied: XLA arranges its
+work by it, and a gradient step of PPO took a tenth longer with the last layer first.
 """
 
 import math
@@ -21,9 +23,9 @@ Activation = Callable[[jax.Array], jax.Array]
 _LARGE_IMAGE = 32  # from this side on, an image is worth shrinking by strides
 
 
-def dense(width: int, gain: float) -> nn.Dense:
+def dense(width: int, gain: float, name: str | None = None) -> nn.Dense:
     """A layer with orthogonal weights scaled by `gain` and no bias to begin with."""
-    return nn.Dense(width, kernel_init=nn.initializers.orthogonal(gain), dot_general=rows_times_weights)
+    return nn.Dense(width, kernel_init=nn.initializers.orthogonal(gain), dot_general=rows_times_weights, name=name)
 
 
 def encode(space: Space, obs: jax.Array) -> jax.Array:
@@ -74,7 +76,7 @@ class Network(nn.Module):
 
     @nn.compact
     def __call__(self, obs: jax.Array) -> jax.Array:
-        return dense(self.outputs, self.gain)(Torso(self.space, self.hidden, self.activation)(obs))
+        return dense(self.outputs, self.gain, "output")(Torso(self.space, self.hidden, self.activation)(obs))
 
 
 class Policy(nn.Module):

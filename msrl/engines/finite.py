@@ -66,7 +66,7 @@ flags_of: Callable[..., jax.Array] = jax.jit(not_finite)
 
 
 def names_of(learner: Learner, args: tuple, out: Any, state: Any) -> tuple[str, ...]:
-    """What the flags are of: `batch.reward`, `metrics.loss`, `params/Dense_0/kernel`. Arguments are called as the
+    """What the flags are of: `batch.reward`, `metrics.loss`, `params/output/kernel`. Arguments are called as the
     learner's `learn` calls them."""
     wanted = list(inspect.signature(learner.learn).parameters.values())[2:]  # after state and key
     titles = [each.name for each in wanted if each.kind is not each.VAR_POSITIONAL]

@@ -75,7 +75,7 @@ def test_each_network_learns_from_its_own_part_of_the_loss():
     assert all((g == 0).all() for g in jax.tree.leaves(value_off["critic"]))
     assert all((g != 0).any() for g in jax.tree.leaves(value_off["actor"]))
     # Were the targets not constants, the last bias would also be pulled through them.
-    bias = grads(value_coef=0.3)["critic"]["params"]["Dense_0"]["bias"]
+    bias = grads(value_coef=0.3)["critic"]["params"]["output"]["bias"]
     np.testing.assert_allclose(bias, [-0.3 * advantages(state, batch)[0].mean()], rtol=1e-4)
 
 

@@ -83,7 +83,7 @@ def test_dueling_values_have_the_mean_of_the_states_value():
     features = obs
     for layer in ("Dense_0", "Dense_1"):
         features = relu(features @ params["Torso_0"][layer]["kernel"] + params["Torso_0"][layer]["bias"])
-    value = features @ params["Dense_1"]["kernel"] + params["Dense_1"]["bias"]
+    value = features @ params["value"]["kernel"] + params["value"]["bias"]
     q = agent.actor.network.apply(state.params, obs)
     assert q.shape == (7, 4)
     np.testing.assert_allclose(q.mean(-1), value[:, 0], rtol=1e-4, atol=1e-5)

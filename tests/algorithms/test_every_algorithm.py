@@ -113,6 +113,17 @@ def test_images_pass_through_convolutions_whichever_way_they_lie(shape, dtype, f
     assert params["Dense_0"]["kernel"].shape == (features, 16)
 
 
+@pytest.mark.parametrize("case", ["ppo-several", "ppo-box", "impala-several", "mappo", "dqn", "sac"])
+def test_parameters_are_in_the_order_in_which_they_are_applied(case):
+    """XLA arranges its work by it (msrl/algorithms/networks.py)."""
+    name, spec, fields = CASES[case]
+    params = jax.eval_shape(make(name, spec, {**fields, "hidden": (17, 18, 19)}).learner.init, jax.random.key(0)).params
+    widths = [leaf.shape for leaf in jax.tree.leaves(params) if leaf.ndim == 2]
+    assert len(widths) % 4 == 0
+    for first, *rest in (widths[at:at + 4] for at in range(0, len(widths), 4)):
+        assert [first[1], *(width[0] for width in rest)] == [17, 17, 18, 19]
+
+
 def test_every_field_of_every_configuration_is_documented():
     for name in ALGORITHMS:
         config = load(name).Config

@@ -79,7 +79,7 @@ def test_the_critic_learns_the_values_of_the_policy_and_not_of_the_one_that_acte
     so for the policy in between, min(mu, pi) normalised: 0.25 for action 1, 0.1 for each of the three others."""
     agent, state = make(IMPALAConfig(hidden=(4,), clip_rho=clip_rho, value_coef=1.0))
     params = jax.tree.map(np.zeros_like, state.params)
-    params["actor"]["params"]["Network_0"]["Dense_0"]["bias"][:] = np.log([0.1, 0.7, 0.1, 0.1])
+    params["actor"]["params"]["Network_0"]["output"]["bias"][:] = np.log([0.1, 0.7, 0.1, 0.1])
     ones, action = np.ones((1, 4), bool), np.arange(4, dtype=np.int32)[None]
     batch = Record(obs=np.zeros((1, 4, 3), np.float32), final_obs=np.zeros((1, 4, 3), np.float32), terminated=ones,
                    done=ones, action=action, reward=np.float32(action == 1),
@@ -87,8 +87,8 @@ def test_the_critic_learns_the_values_of_the_policy_and_not_of_the_one_that_acte
     grad = jax.jit(jax.grad(agent.learner.loss, has_aux=True))
 
     def error(value):
-        params["critic"]["params"]["Dense_0"]["bias"][:] = value
-        return float(grad(params, batch)[0]["critic"]["params"]["Dense_0"]["bias"][0])
+        params["critic"]["params"]["output"]["bias"][:] = value
+        return float(grad(params, batch)[0]["critic"]["params"]["output"]["bias"][0])
 
     assert error(worth) == pytest.approx(0.0, abs=1e-6)
     assert error(worth - 0.1) < -0.01 and error(worth + 0.1) > 0.01

@@ -61,7 +61,7 @@ def test_both_ways_see_the_same():
     assert called.steps == stepped.steps == 200
     assert np.array_equal(called.actions, stepped.actions)
     assert [look.env_steps for look in looks] == [look.env_steps for look in others]
-    for a, b in zip(one.params()[0]["params"]["Dense_0"].values(), two.params()[0]["params"]["Dense_0"].values(),
+    for a, b in zip(one.params()[0]["params"]["output"].values(), two.params()[0]["params"]["output"].values(),
                     strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 

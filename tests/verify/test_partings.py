@@ -25,7 +25,7 @@ def about(verdict: Verdict) -> tuple:
 BROKEN = {
     "weights, on their way to the second actor": (1, COARSE, "$weights.5:learner>actor", 1, 2, (
         "actor.act", "actor", 1, 2, 3, 9,
-        "it is given another resources[0]['params']['Network_0']['Dense_0']['bias']")),
+        "it is given another resources[0]['params']['Network_0']['Torso_0']['Dense_0']['bias']")),
     "trajectories, on their way to the learner": (1, COARSE, "t.8:actor>learner", 0, 2, (
         "learner.learn", "learner", 0, 0, 2, 2, "it is given another arguments[0].final_obs")),
     "an observation, of the third step of the second update": (1, FINE, "obs.4:env>learner", 0, 6, (
