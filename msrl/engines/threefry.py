@@ -20,20 +20,21 @@ PARITY = 0x1BD11BDA  # what the third word of a key's schedule makes of the othe
 
 
 def threefry(key_0: jax.Array, key_1: jax.Array, x_0: jax.Array, x_1: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Threefry-2x32 with 20 rounds: two words of a key and two of a counter in, two random words out."""
-    keys = key_0, key_1, key_0 ^ key_1 ^ np.uint32(PARITY)
-    x_0, x_1 = x_0 + keys[0], x_1 + keys[1]
+    """Threefry-2x32 with 20 rounds: two words of a key and two of a counter in, two random words out. `lax` and not
+    operators: every draw of every program is traced, and operators on arrays take three times as long for that."""
+    keys = key_0, key_1, lax.bitwise_xor(lax.bitwise_xor(key_0, key_1), np.uint32(PARITY))
+    x_0, x_1 = lax.add(x_0, keys[0]), lax.add(x_1, keys[1])
     for number in range(5):
         for distance in ROTATIONS[number % 2]:
-            x_0 = x_0 + x_1
-            x_1 = x_0 ^ _rotate(x_1, distance)
-        x_0 = x_0 + keys[(number + 1) % 3]
-        x_1 = x_1 + keys[(number + 2) % 3] + np.uint32(number + 1)
+            x_0 = lax.add(x_0, x_1)
+            x_1 = lax.bitwise_xor(x_0, _rotate(x_1, distance))
+        x_0 = lax.add(x_0, keys[(number + 1) % 3])
+        x_1 = lax.add(x_1, lax.add(keys[(number + 2) % 3], np.uint32(number + 1)))
     return x_0, x_1
 
 
 def _rotate(x: jax.Array, distance: int) -> jax.Array:
-    return lax.shift_left(x, np.uint32(distance)) | lax.shift_right_logical(x, np.uint32(32 - distance))
+    return lax.bitwise_or(lax.shift_left(x, np.uint32(distance)), lax.shift_right_logical(x, np.uint32(32 - distance)))
 
 
 def straighten() -> None:
