@@ -95,7 +95,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
     cache.enable()
     remember(*(said for said in (algorithm, env, placed.distribution) if isinstance(said, str)))
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
-    settings = dataclasses.replace(config or cls.Config(), **pipeline.check_fields(cls, fields))
+    settings = algorithms.configured(cls, config, fields)
     made = isinstance(env, str)
     base = envs.make(env) if isinstance(env, str) else env
     if isinstance(base, HostEnv):

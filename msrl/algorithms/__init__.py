@@ -1,14 +1,16 @@
 """The algorithms that come with MSRL, and the way to one's own.
 
-In: a name of the table, or path/to/file.py:TrainerClass. Out: the Trainer class. What always holds: an algorithm is
-imported when it is asked for, and not before.
+In: a name of the table, or path/to/file.py:TrainerClass; settings by name. Out: the Trainer class; its configuration.
+What always holds: an algorithm is imported when it is asked for, and not before.
 """
 
+import dataclasses
 import difflib
 import importlib
+from typing import Any
 
 from msrl import loading
-from msrl.api import Trainer
+from msrl.api import Config, Trainer
 from msrl.errors import UsageError
 
 ALGORITHMS: dict[str, tuple[str, str]] = {
@@ -38,3 +40,13 @@ def load(name: str) -> type[Trainer]:
         )
     module, _, attribute = ALGORITHMS[name][0].partition(":")
     return loading.subclass_in(importlib.import_module(module), attribute, name, Trainer, _FORM)
+
+
+def configured(cls: type[Trainer], config: Config | None, fields: dict[str, Any]) -> Config:
+    """The algorithm's configuration, or its default, with `fields` in place of what it has."""
+    known = [field.name for field in dataclasses.fields(cls.Config)]
+    for name in fields:
+        if name not in known:
+            raise UsageError(f"{cls.__name__} has no setting {name!r}.", why=f"It has {', '.join(known)}.",
+                             instead="Use one of these.")
+    return dataclasses.replace(config or cls.Config(), **fields)

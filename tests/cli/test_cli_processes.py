@@ -97,6 +97,18 @@ def test_an_environment_that_hangs_to_the_end_leaves_the_exit_code_alone(tmp_pat
     assert err.count("An environment failed (TooLong") == 1
 
 
+@pytest.mark.parametrize("backend", ["inline", "threads"])
+def test_a_script_may_end_amid_a_run(tmp_path, backend):
+    process = start(tmp_path, f"""
+import msrl
+program = msrl.compile({f"{TINY}:Tiny"!r}, "CartPole-v1", total_steps=40_000_000, deployment=msrl.Deployment(
+    distribution="single-learner-coarse", backend={backend!r}))
+updates = program.run()
+next(updates)""")
+    assert process.communicate() == ("", "")
+    assert process.returncode == 0
+
+
 def test_strict_mode_pins_itself_and_repeats_to_the_bit(tmp_path):
     both = ("train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--strict", "--json", "--eval-episodes", "5", "--run-dir")
     program = f"from msrl.cli.main import main; main([*{both}, 'a']); main([*{both}, 'b'])"
