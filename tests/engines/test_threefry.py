@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.random import threefry2x32_p
 
 from msrl.engines.ops import call_key, make_op, op_key, op_keys
-from msrl.engines.threefry import threefry
 from msrl.engines.world import make_world
 from msrl.envs.cartpole import CartPole
 from tests.cli.tiny import Tiny
@@ -21,7 +21,7 @@ KNOWN = [
 
 @pytest.mark.parametrize(("key", "counter", "expected"), KNOWN)
 def test_known_answers(key, counter, expected):
-    words = threefry(*(jnp.uint32(word) for word in (*key, *counter)))
+    words = jax.jit(threefry2x32_p.bind)(*(jnp.uint32(word) for word in (*key, *counter)))
     assert tuple(int(word) for word in words) == expected
 
 
@@ -32,6 +32,16 @@ def test_draws_are_those_of_plain_jax():
         [2895194379, 4185947648, 1300703658], [1906787632, 3139134342, 2709822315]]
     assert jax.random.key_data(jax.random.split(jax.random.fold_in(key, 5))).tolist() == [
         [3742030581, 1645529880], [642971876, 1539747960]]
+
+
+def test_shapes_under_vmap_are_brought_together():
+    """Of keys in a batch and counters that all share, and the other way round."""
+    keys, counters = jnp.arange(3, dtype=jnp.uint32), jnp.arange(5, dtype=jnp.uint32)
+    both = jax.vmap(jax.vmap(threefry2x32_p.bind, (None, None, 0, 0)), (0, 0, None, None))
+    words = jax.jit(both)(keys, keys + 7, counters, counters * 9)
+    for i, key in enumerate(keys):
+        for j, counter in enumerate(counters):
+            assert [word[i, j] for word in words] == threefry2x32_p.bind(key, key + 7, counter, counter * 9)
 
 
 def test_programs_draw_without_a_loop():
