@@ -6,8 +6,8 @@ numbers are, to the bit, those of JAX's own Threefry (Salmon et al., "Parallel r
 
 On CPUs JAX writes Threefry as a loop of five passes over arrays. XLA compiles such a loop as a pair of functions for
 every draw of every shape, and fuses nothing into it. Twenty rounds without a loop are an expression like any other: the
-draw of a (64, 4) array compiles in an eighth of the time, and PPO's whole loop in six sevenths. They are written down in
-StableHLO itself, as PPO has twenty of them when it starts: traced and lowered by JAX, each took 16 ms more.
+draw of a (64, 4) array compiles in an eighth of the time, and PPO's whole loop in six sevenths. They are in StableHLO,
+as PPO has twenty such draws when it starts: traced and lowered by JAX, each took 16 ms more.
 """
 
 from collections.abc import Sequence
