@@ -58,8 +58,12 @@ def make_op(world: World, component: str, method: str) -> Op:
             return Op(lambda key, s, a, k: (actor.act(s[0], key, *a), ()), True, over="shard", states=False,
                       by_agent=by_agent)
         case "learner", "init":
+            # Of several seeds or agent shards, one after another: jaxlib factorises a batch of matrices (QR, for
+            # orthogonal weights) on the pool of threads that its program runs on, and can wait for itself for ever.
+            init = jax.custom_batching.sequential_vmap(learner.init)
+
             def begin(key, states, args, fields):
-                state = learner.init(key)
+                state = init(key)
                 return None, (state, learner.weights(state))
             return Op(begin, True, keyed=False, by_agent=by_agent)
         case "learner", "learn":

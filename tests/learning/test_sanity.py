@@ -26,7 +26,8 @@ def test_ppo_balances_a_pole_on_the_host():
 
 @pytest.mark.parametrize("algorithm", ["a2c", "a3c", "impala"])
 def test_actor_critics_balance_a_pole(algorithm):
-    assert mean_return(algorithm, "CartPole-v1", total_steps=100_000) > 150  # (about 20)
+    # (About 20. Twelve seeds of A3C: all 500 after 250,000 steps; after 100,000, four are below 150.)
+    assert mean_return(algorithm, "CartPole-v1", total_steps=250_000) > 400
 
 
 def test_dqn_balances_a_pole():
