@@ -1,6 +1,7 @@
-"""Each algorithm learns: a small version of the bars of `make learn`, on one seed.
+"""Each algorithm learns: a small version of the bars of `make learn`, on one seed or, where a seed in twenty does not
+make it so soon, the median of three.
 
-The thresholds lie far from what chance gives (in brackets), and below what the seed reaches.
+The thresholds lie far from what chance gives (in brackets), and below what is reached.
 """
 
 import numpy as np
@@ -9,11 +10,11 @@ import pytest
 from msrl.pipeline import compile
 
 
-def mean_return(algorithm: str, env: str, **config) -> float:
-    program = compile(algorithm, env, seed=0, **config)
+def mean_return(algorithm: str, env: str, seeds: int = 1, **config) -> float:
+    program = compile(algorithm, env, seed=0, seeds=seeds, **config)
     for _ in program.run():
         pass
-    return float(np.mean(program.evaluate(50)[0].returns))
+    return float(np.median([np.mean(episodes.returns) for episodes in program.evaluate(50)]))
 
 
 def test_ppo_balances_a_pole():
@@ -26,8 +27,8 @@ def test_ppo_balances_a_pole_on_the_host():
 
 @pytest.mark.parametrize("algorithm", ["a2c", "a3c", "impala"])
 def test_actor_critics_balance_a_pole(algorithm):
-    # (About 20. Twelve seeds of A3C: all 500 after 250,000 steps; after 100,000, four are below 150.)
-    assert mean_return(algorithm, "CartPole-v1", total_steps=250_000) > 400
+    # (About 20. 24 seeds of A2C: all but one above 400, three below 150 after 100,000 steps; A3C: all 12 at 500, four.)
+    assert mean_return(algorithm, "CartPole-v1", seeds=3, total_steps=250_000) > 400
 
 
 def test_dqn_balances_a_pole():
