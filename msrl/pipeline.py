@@ -275,7 +275,7 @@ class Program:
                     for name in dict.fromkeys(name for row in rows for name in row)}
         sums: dict[str, Any] = {}
         counts: dict[str, Any] = {}
-        # By NumPy: they are small, and `device_get` takes ten times as long.
+        # By NumPy: they are small, and `device_get` took a third of a look's time.
         for total, count in jax.tree.map(np.asarray, self.resources.get("$metrics") or {}).values():
             for name, value in total.items():  # the same metric may be reported in several places
                 sums[name] = sums.get(name, 0.0) + np.sum(value, dtype=np.float64)

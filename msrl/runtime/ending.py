@@ -8,6 +8,7 @@ import atexit
 import functools
 import weakref
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -29,4 +30,5 @@ def closed_at_exit(function: Callable[P, Generator[T]]) -> Callable[P, Generator
 @atexit.register
 def _close_all() -> None:
     for each in list(_GOING):
-        each.close()
+        with suppress(ValueError):  # a daemon thread is at work in it, and ends with the interpreter
+            each.close()

@@ -109,6 +109,18 @@ next(updates)""")
     assert process.returncode == 0
 
 
+def test_a_script_may_end_while_a_thread_of_its_own_trains(tmp_path):
+    process = start(tmp_path, f"""
+import threading
+import msrl
+updates = msrl.compile({f"{TINY}:Tiny"!r}, "CartPole-v1", total_steps=400_000_000).run()
+begun = threading.Event()
+threading.Thread(target=lambda: [begun.set() for _ in updates], daemon=True).start()
+begun.wait()""")
+    assert process.communicate() == ("", "")
+    assert process.returncode == 0
+
+
 def test_strict_mode_pins_itself_and_repeats_to_the_bit(tmp_path):
     both = ("train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--strict", "--json", "--eval-episodes", "5", "--run-dir")
     program = f"from msrl.cli.main import main; main([*{both}, 'a']); main([*{both}, 'b'])"
