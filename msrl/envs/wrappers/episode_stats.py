@@ -15,26 +15,23 @@ from msrl.envs.wrappers.base import Wrapped, Wrapper
 
 @struct.dataclass
 class Stats:
-    """Totals of the episodes finished since init, in all of the shard's environments, and the newest of each. With
-    several agents, a return is the mean over them."""
+    """Of each environment, all leaves (B,): totals of the episodes finished since init, and the newest. With several
+    agents, a return is the mean over them. Whoever looks adds up over environments, in double precision: one total of
+    all would round its returns after some ten thousand episodes, and would take more kernels in every step."""
 
-    episodes: Any  # (), int32
-    return_sum: Any  # (), float32
-    length_sum: Any  # (), int32
-    last_return: Any  # (B,), float32: of the last finished episode, 0 before there is one
-    last_length: Any  # (B,), int32
-    running_return: Any  # (B,), float32: of the episode under way
-    running_length: Any  # (B,), int32
+    episodes: Any  # int32
+    return_sum: Any  # float32
+    length_sum: Any  # int32
+    last_return: Any  # float32: of the last finished episode, 0 before there is one
+    last_length: Any  # int32
+    running_return: Any  # float32: of the episode under way
+    running_length: Any  # int32
 
 
 class EpisodeStats(Wrapper):
     def start(self, num_envs: int) -> Stats:
-        def zeros(shape: tuple[int, ...], dtype: str) -> Any:
-            return self.xp.zeros(shape, dtype)
-
-        batch = (num_envs,)
-        return Stats(zeros((), "int32"), zeros((), "float32"), zeros((), "int32"), zeros(batch, "float32"),
-                     zeros(batch, "int32"), zeros(batch, "float32"), zeros(batch, "int32"))
+        returns, counts = (lambda: self.xp.zeros(num_envs, "float32")), (lambda: self.xp.zeros(num_envs, "int32"))
+        return Stats(counts(), returns(), counts(), returns(), counts(), returns(), counts())
 
     def on_reset(self, own: Stats, obs: Any) -> tuple[Stats, Any]:
         zero = self.xp.zeros_like
@@ -48,9 +45,9 @@ class EpisodeStats(Wrapper):
             return Stats(own.episodes, own.return_sum, own.length_sum, own.last_return, own.last_length, returns,
                          lengths), step
         return Stats(
-            episodes=own.episodes + done.sum(dtype="int32"),
-            return_sum=own.return_sum + xp.where(done, returns, 0.0).sum(dtype="float32"),
-            length_sum=own.length_sum + xp.where(done, lengths, 0).sum(dtype="int32"),
+            episodes=own.episodes + done,
+            return_sum=own.return_sum + xp.where(done, returns, 0.0),
+            length_sum=own.length_sum + xp.where(done, lengths, 0),
             last_return=xp.where(done, returns, own.last_return),
             last_length=xp.where(done, lengths, own.last_length),
             running_return=xp.where(done, 0.0, returns),

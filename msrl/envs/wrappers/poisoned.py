@@ -27,7 +27,7 @@ class Poisoned(EpisodeStats):
                              instead="Rewards have: nan:reward.", docs="docs/reliability.md#faults-on-purpose")
 
     def on_step(self, own: Stats, step: Step) -> tuple[Stats, Step]:
-        made = (own.length_sum + own.running_length.sum(dtype="int32")) // own.running_length.shape[0] + 1
+        made = (own.length_sum + own.running_length).sum(dtype="int32") // own.running_length.shape[0] + 1
         own, step = super().on_step(own, step)
         first = self.xp.arange(own.running_length.shape[0]) == 0  # (B,)
 
