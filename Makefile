@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 # pip would compile on one core. Files that do not compile are none that anybody imports, and no reason to stop.
-COMPILE := $(BIN)/python -m compileall -q -j 0 .venv/lib
+COMPILE := $(BIN)/python -m compileall -q -j 0 .venv/lib msrl
 export PIP_NO_WARN_CONFLICTS = 1
 
 .PHONY: help train test check verify learn bench peers soak clean
