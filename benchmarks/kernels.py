@@ -4,8 +4,9 @@ python -m benchmarks.kernels [ALGORITHM] [ENV] [--looks 4] [--top 20] [SETTING=V
 python -m benchmarks.kernels ppo CartPole-v1 num_envs=64 rollout=128
 
 `msrl train --profile` sees such a program as one event. Here XLA notes when each kernel begins and ends, which takes
-time itself, small kernels more than large ones. Shares are of the time of all kernels, which run on several threads.
-Kernels are told by what they compute: products by their shapes, the others by XLA's names for them.
+time itself, small kernels more than large ones. Shares are of the time of all kernels, which run on several threads;
+for how much of it several ran at once is told first. Kernels are told by what they compute: products by their shapes,
+the others by XLA's names for them.
 """
 
 import argparse
@@ -41,6 +42,18 @@ def told(text: str) -> dict[str, str]:
     return found
 
 
+def at_once(spans: list[tuple[float, float]]) -> dict[int, float]:
+    """By how many of the spans (begin, end) there are at a time, the part of the time from the first to the last."""
+    changes = sorted((when, change) for begin, end in spans for when, change in ((begin, 1), (end, -1)))
+    parts: collections.Counter[int] = collections.Counter()
+    running = 0
+    for (when, change), (later, _) in itertools.pairwise(changes):
+        running += change
+        parts[running] += later - when
+    whole = sum(parts.values())
+    return {number: parts[number] / whole for number in sorted(parts, reverse=True) if parts[number]}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("algorithm", nargs="?", default="ppo")
@@ -70,13 +83,17 @@ def main() -> None:
         kernels.update(told(chunk.ahead.result().as_text()))
     updates.close()
     times: collections.Counter[str] = collections.Counter()
+    spans = []
     for event in events:
         if event.get("ph") == "X" and event["name"] in kernels:
             times[kernels[event["name"]]] += event["dur"]
+            spans.append((event["ts"], event["ts"] + event["dur"]))
     steps, total = after - before, sum(times.values())
     if not total or not steps:
         parser.error("the run was over before anything was seen: give it more total_steps=")
-    print(f"{options.algorithm} on {options.env}: {1000 * total / steps:.0f} ns of kernels for each step\n")
+    print(f"{options.algorithm} on {options.env}: {1000 * total / steps:.0f} ns of kernels for each step")
+    print("kernels at once: " + ", ".join(f"{number} for {part:.0%}" for number, part in at_once(spans).items()) +
+          " of the time\n")
     for what, spent in times.most_common(options.top):
         print(f"{spent / total:6.1%}  {1000 * spent / steps:8.1f} ns  {what}")
 

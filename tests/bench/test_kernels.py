@@ -6,14 +6,20 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import pytest
 
-from benchmarks.kernels import told
+from benchmarks.kernels import at_once, told
 
 
 def test_products_are_told_by_their_shapes():
     rows, weights = jnp.ones((2048, 4)), jnp.ones((4, 64))
     found = told(jax.jit(lambda rows, weights: jnp.tanh(rows @ weights)).lower(rows, weights).compile().as_text())
     assert "product f32[2048,4] × f32[4,64] → f32[2048,64]" in found.values()
+
+
+def test_how_many_kernels_run_at_once():
+    spans = [(0.0, 4.0), (1.0, 3.0), (3.0, 4.0), (6.0, 10.0)]
+    assert at_once(spans) == pytest.approx({2: 0.3, 1: 0.5, 0: 0.2})
 
 
 def run(env: str) -> subprocess.CompletedProcess[str]:
@@ -32,8 +38,9 @@ def test_an_environment_on_the_host_is_refused():
 def test_the_command_shows_where_the_time_goes():
     done = run("CartPole-v1")
     assert done.returncode == 0, done.stderr
-    first, _, *rows = done.stdout.splitlines()
+    first, second, _, *rows = done.stdout.splitlines()
     assert first.startswith("ppo on CartPole-v1: ") and first.endswith(" ns of kernels for each step")
+    assert second.startswith("kernels at once: ") and second.endswith(" of the time")
     assert any("product f32[128,4] × f32[4,64]" in row for row in rows), rows
     shares = [float(row.split("%")[0]) for row in rows]
     assert shares == sorted(shares, reverse=True) and 50 < sum(shares) <= 100.5
