@@ -5,8 +5,8 @@ python -m benchmarks.kernels ppo CartPole-v1 num_envs=64 rollout=128
 
 `msrl train --profile` sees such a program as one event. Here XLA notes when each kernel begins and ends, which takes
 time itself, small kernels more than large ones. Shares are of the time of all kernels, which run on several threads;
-for how much of it several ran at once is told first. Kernels are told by what they compute: products by their shapes,
-the others by XLA's names for them.
+for how much of it several ran at once is told first (large ones may have several threads to themselves). Kernels are
+told by what they compute: products by their shapes, the others by XLA's names for them.
 """
 
 import argparse
