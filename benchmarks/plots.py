@@ -14,7 +14,7 @@ from benchmarks.ratios import Row
 
 def ratios_plot(rows: Sequence[Row], path: Path) -> None:
     """Each row's ratio with its quartiles, and its target as a mark."""
-    figure, axes = plt.subplots(figsize=(9, 1.6 + 0.3 * len(rows)))
+    figure, axes = plt.subplots(figsize=(6, 1.6 + 0.25 * len(rows)))
     for at, row in enumerate(reversed(rows)):
         colour = "tab:grey" if row.met is None else "tab:green" if row.met else "tab:red"
         axes.plot([row.low, row.high], [at, at], color=colour, linewidth=3, alpha=0.5)
@@ -26,8 +26,8 @@ def ratios_plot(rows: Sequence[Row], path: Path) -> None:
     axes.axvline(1.0, color="black", linewidth=0.5)
     axes.set_xlabel("ours divided by theirs: median and quartiles; black: target (> at least, < at most)")
     axes.grid(axis="x", which="both", alpha=0.2)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
+    axes.margins(y=0.01)
+    figure.savefig(path, dpi=110, bbox_inches="tight")  # with all of the names, however long
     plt.close(figure)
 
 
