@@ -212,14 +212,14 @@ def op_keys(root: jax.Array, ops: Mapping[tuple[str, str], Op], world: World) ->
     numbers = {name: _shard_numbers(op, world) for name, op in ops.items()}
     rows = [(_number(*name), at, stride) for name, (shards, stride) in numbers.items() for at in shards.ravel()]
     methods, shards, strides = np.array(rows, np.uint32).T  # a device has the shards that are so many strides further
-    keys = apart(jax.vmap(lambda method, shard: jax.random.fold_in(jax.random.fold_in(root, method), shard))(
+    keys = derived_once(jax.vmap(lambda method, shard: jax.random.fold_in(jax.random.fold_in(root, method), shard))(
         methods, shards + jnp.uint32(device()) * strides))
     ends = np.cumsum([shards.size for shards, _ in numbers.values()])
     return {name: keys[end - shards.size:end].reshape([size for size in shards.shape if size > 1])
             for (name, (shards, _)), end in zip(numbers.items(), ends, strict=True)}
 
 
-def apart(keys: jax.Array) -> jax.Array:
+def derived_once(keys: jax.Array) -> jax.Array:
     """The same keys, derived once: XLA would compile their derivation into every kernel that reads one."""
     return jax.random.wrap_key_data(jax.lax.optimization_barrier(jax.random.key_data(keys)),
                                     impl=jax.random.key_impl(keys))
