@@ -72,7 +72,7 @@ def unpack(form: Any, packed: Packed, what: str) -> Any:
             raise other_form(what, f"It has no {name}.")
         taken.add(name)
         here, there = getattr(leaf, "shape", None), packed[name].array.shape
-        if packed[name].kind in ("jax", "numpy") and here not in (None, there):
+        if packed[name].kind in ("jax", "numpy", "scalar") and here not in (None, there):
             raise other_form(what, f"{name} has the shape {list(there)} there, and {list(here)} here.")
         return _unpack(packed[name], leaf)
 

@@ -78,3 +78,10 @@ def test_another_form_is_refused(form, why):
         unpack(form, pack({"a": jnp.zeros(2)}, "it"), "`$it`")
     assert str(refused.value) == (f"`$it` in the checkpoint is not what it is here.\n{why}\n"
                                   "Use the algorithm's source, the settings and the environment of the run.")
+
+
+def test_a_number_is_no_array():
+    """NumPy makes a number of an array without dimensions as soon as it computes with it."""
+    with pytest.raises(UsageError, match=r"a has the shape \[\] there, and \[3\] here\."):
+        unpack({"a": np.zeros(3, np.int32)}, pack({"a": np.zeros((), np.int32) + 1}, "it"), "`$it`")
+    assert unpack({"a": np.zeros((), np.int32)}, pack({"a": np.int32(4)}, "it"), "`$it`") == {"a": 4}
