@@ -22,9 +22,7 @@ _WIDE = 128  # where copying costs more than it saves
 def rows_times_weights(rows: jax.Array, weights: jax.Array, dimension_numbers: Any = None, precision: Any = None
                        ) -> jax.Array:
     """Can be the `dot_general` of a flax layer, whose `dimension_numbers` say the same as the shapes."""
-    if jax.default_backend() != "cpu" or precision is not None:
-        return jnp.matmul(rows, weights, precision=precision)
-    return _product(rows, weights)
+    return _product(rows, weights) if precision is None else jnp.matmul(rows, weights, precision=precision)
 
 
 @jax.custom_vjp
@@ -39,7 +37,8 @@ def _forwards(rows: jax.Array, weights: jax.Array) -> tuple[jax.Array, tuple[jax
 def _backwards(kept: tuple[jax.Array, jax.Array], grad: jax.Array) -> tuple[jax.Array, jax.Array]:
     rows, weights = kept
     flat = rows.reshape(-1, rows.shape[-1]), grad.reshape(-1, grad.shape[-1])  # (R, a), (R, b)
-    return grad @ weights.T, _sum_of_outer_products(*flat)
+    sums = jax.lax.platform_dependent(*flat, cpu=_sum_of_outer_products, default=lambda rows, grad: rows.T @ grad)
+    return grad @ weights.T, sums  # the platform is known once it is compiled, and asking would start JAX's backend
 
 
 def _sum_of_outer_products(rows: jax.Array, grad: jax.Array) -> jax.Array:
