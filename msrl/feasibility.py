@@ -156,6 +156,10 @@ def _learner_shards(number: int, policy: DistributionPolicy, setting: Setting) -
                 f"{shards} must be a divisor).", docs=DOCS)
 
 
+def several_devices(deployment: Deployment, policy: DistributionPolicy) -> bool:
+    return policy.device_each and any(getattr(deployment, count) > 1 for count in policy.counts)
+
+
 def _environment(deployment: Deployment, policy: DistributionPolicy, setting: Setting) -> None:
     if policy.traceable_only and not setting.traceable:
         keep = "keep the environment on the host: --distribution single-learner-fine"
@@ -188,9 +192,9 @@ def _environment(deployment: Deployment, policy: DistributionPolicy, setting: Se
 def _devices(deployment: Deployment, policy: DistributionPolicy, setting: Setting) -> None:
     if deployment.backend != "ray" and deployment.devices is not None and deployment.devices > setting.devices:
         _too_few(f"devices = {deployment.devices}", deployment.devices, setting.devices)
-    if not policy.device_each:
+    if not several_devices(deployment, policy):
         return
-    needed = max((getattr(deployment, count) for count in policy.counts), default=1)
+    needed = max(getattr(deployment, count) for count in policy.counts)
     if deployment.hosts:
         found = sum(host.devices or deployment.devices or 1 for host in deployment.hosts)
     elif deployment.backend == "ray":

@@ -59,6 +59,7 @@ class Job:
     profile: bool = False
     chaos: Chaos = Chaos()  # noqa: RUF009 (frozen)
     non_finite: str = "stop"
+    own_process: bool = False  # which has nothing else to do, so that its threads may be chosen
 
     @property
     def together(self) -> bool:
@@ -75,7 +76,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
             seeds: int = 1, strict: bool = False, eval_every: int = 0, eval_episodes: int = 100,
             deployment: Deployment | str | Path | None = None, checkpoint_every: int = 0, checkpoint_keep: int = 3,
             restarts: int = 3, env_timeout: float = 0.0, profile: bool = False, chaos: str = "",
-            non_finite: str = "stop", **fields: Any) -> Job:
+            non_finite: str = "stop", own_process: bool = False, **fields: Any) -> Job:
     """Checks what can be checked, loads the algorithm and makes the environment. `fields` are the configuration's, and
     those of the deployment (an object, or a TOML file) that are to be others."""
     spread = {name: fields.pop(name) for name in FIELDS if name in fields}
@@ -109,7 +110,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
     name = algorithm if isinstance(algorithm, str) else cls.__name__
     return Job(name, cls, env if isinstance(env, str) else env.spec.id, base, made, settings, seed, seeds, strict,
                eval_every, eval_episodes, placed, checkpoint_every, checkpoint_keep, restarts, env_timeout, profile,
-               planned, non_finite)
+               planned, non_finite, own_process)
 
 
 def _deployment(given: Deployment | str | Path | None) -> Deployment:
@@ -119,7 +120,7 @@ def _deployment(given: Deployment | str | Path | None) -> Deployment:
 
 
 def about(job: Job, path: Path | None = None) -> dict[str, Any]:
-    """What config.json says."""
+    """What config.json says, apart from the settings that JAX runs with."""
     spec = job.base.spec
     return {
         "algorithm": lasting_algorithm(job), "env": job.env, "env_id": _lasting(spec.id),
@@ -132,7 +133,6 @@ def about(job: Job, path: Path | None = None) -> dict[str, Any]:
         "observation": describe(spec.observation), "action": describe(spec.action), "agents": len(spec.agents),
         "versions": {"python": platform.python_version(), "jax": jax.__version__, "jaxlib": jaxlib.__version__,
                      "msrl": msrl.__version__},
-        "flags": surroundings.record(),
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": command(job, path),
     }

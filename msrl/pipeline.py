@@ -44,7 +44,7 @@ from msrl.engines.world import make_world
 from msrl.envs.host import HostEnv
 from msrl.envs.wrappers import observed, stats
 from msrl.errors import UsageError
-from msrl.feasibility import Setting, check
+from msrl.feasibility import Setting, check, several_devices
 from msrl.frontend.lower import lower
 from msrl.ir.graph import base
 from msrl.ir.interp import Names, interpret
@@ -55,6 +55,7 @@ from msrl.passes import chosen
 from msrl.passes.decide_branches import decide_branches
 from msrl.passes.overlap import overlap
 from msrl.projection.verify import verify_placed
+from msrl.runtime import threads
 from msrl.runtime.bottleneck import Track
 from msrl.runtime.chaos import Chaos
 from msrl.runtime.checkpoints import Checkpoint
@@ -83,10 +84,12 @@ class Program:
     def __init__(self, trainer: Trainer, env: Env, *, seed: int, seeds: int, strict: bool,
                  deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008 (frozen)
                  start: Checkpoint | None = None, profile: int | None = None,
-                 chaos: Chaos = Chaos(), non_finite: str = "stop", stream: int = 0):  # noqa: B008 (frozen)
+                 chaos: Chaos = Chaos(), non_finite: str = "stop", stream: int = 0,  # noqa: B008 (frozen)
+                 own_process: bool = False):
         """`checkpoint_every`: updates between two checkpoints. `start`: one to go on from. `profile`: how many events
         of each instance its trace is to keep, if there is to be one. `chaos`: what is to go wrong. `stream`: how often
-        a learn that is not finite has made the run go back."""
+        a learn that is not finite has made the run go back. `own_process`: does the process have nothing else to do, so
+        that its number of threads may be chosen?"""
         began, self.chaos = time.perf_counter(), chaos
         self.checkpoint_every, self.start, self.profile = checkpoint_every, start, profile
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
@@ -114,7 +117,9 @@ class Program:
             raise UsageError("The checkpoint is of another loop.",
                              why="What `train` says, or a setting that it reads, has changed since it was made.",
                              instead="Use the algorithm's source and the settings that the run was made with.")
-        self.stream, self.root = stream, roots(seed, seeds, stream)
+        if own_process and seeds == 1:
+            threads.choose(self.ops.tracing.work, deployment, distributions.load(deployment.distribution), strict)
+        self.stream, self.root = stream, roots(seed, seeds, stream)  # from here on JAX runs
         self._deploy(deployment)
         self.evaluator = Evaluator(self.world.agent.actor, trainer.config.agent_shards)
         self.resources: Mapping[str, Any] = {}
@@ -339,7 +344,7 @@ class Program:
 def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
             config: Config | None = None, deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008
             start: Checkpoint | None = None, profile: int | None = None, chaos: Chaos = Chaos(),  # noqa: B008
-            non_finite: str = "stop", stream: int = 0, **fields: Any) -> Program:
+            non_finite: str = "stop", stream: int = 0, own_process: bool = False, **fields: Any) -> Program:
     """Compiles an algorithm for an environment. `fields` override the configuration's defaults."""
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = algorithms.configured(cls, config, fields)
@@ -350,7 +355,7 @@ def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, se
     wrapped = cls.wrap(observed(original, chaos.poison("reward"), chaos.poison("observation")), settings)
     return Program(cls(settings, wrapped.spec), wrapped, seed=seed, seeds=seeds, strict=strict,
                    deployment=deployment, checkpoint_every=checkpoint_every, start=start, profile=profile,
-                   chaos=chaos, non_finite=non_finite, stream=stream)
+                   chaos=chaos, non_finite=non_finite, stream=stream, own_process=own_process)
 
 
 def check_deployment(deployment: Deployment, env: Env, config: Config, strict: bool) -> None:
@@ -358,7 +363,8 @@ def check_deployment(deployment: Deployment, env: Env, config: Config, strict: b
     policy = check(deployment)
     name = env.spec.id.rpartition(":")[2]
     twin = name if not env.traceable and name in envs.JAX else None  # the same environment in JAX
-    on_devices = policy.device_each or deployment.devices is not None  # else there is no need to start JAX yet
+    # Else there is no need to start JAX yet.
+    on_devices = several_devices(deployment, policy) or deployment.devices is not None
     # Strict mode runs shard by shard, so that it needs no device for each.
     devices = deployment.learners if strict else jax.local_device_count() if on_devices else 1
     check(deployment, Setting(env.spec.id, env.traceable, len(env.spec.agents), config.num_envs, config.shards,

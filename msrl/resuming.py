@@ -13,7 +13,7 @@ from msrl.errors import UsageError
 from msrl.jobs import DEPLOYMENT, Job, about, lasting_algorithm, lasting_deployment, prepare
 from msrl.playing import tuples
 from msrl.results import Start, rewound
-from msrl.runtime import checkpoints
+from msrl.runtime import checkpoints, threads
 from msrl.runtime.folder import FINISHED, read_config, read_rows
 from msrl.runtime.named import file_of, trusted
 
@@ -22,9 +22,10 @@ KEPT = ("strict", "eval_every", "eval_episodes", "checkpoint_every", "checkpoint
 
 
 def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = None, env: str | None = None,
-            deployment: Deployment | None = None, non_finite: str | None = None, **flags: Any) -> tuple[Job, Start]:
+            deployment: Deployment | None = None, non_finite: str | None = None, own_process: bool = False,
+            **flags: Any) -> tuple[Job, Start]:
     """`flags` are the deployment's fields that are to be others than those of the run, or of `deployment`; what becomes
-    of an update that is `non_finite` may be another thing, too."""
+    of an update that is `non_finite` may be another thing, too. `own_process` as in a `Job`."""
     config = read_config(path)
     if config.get("status") == FINISHED:
         raise UsageError(f"The run {path} is finished.", why="There is nothing left of it to do.",
@@ -44,10 +45,12 @@ def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = N
     kept |= {} if non_finite is None else {"non_finite": non_finite}
     settings = {name: tuples(value) for name, value in config["config"].items()}
     job = prepare(algorithm, env, **{**settings, **kept, "seed": config["seeds"][0], "seeds": len(config["seeds"]),
-                                     "deployment": placed.replace(**flags)})
+                                     "deployment": placed.replace(**flags), "own_process": own_process})
+    if own_process and placed.replace(**flags) == Deployment.from_file(path / DEPLOYMENT):
+        threads.recall(config.get("flags", {}))
     if place is None:
         return job, Start(None, [])
-    start = checkpoints.load(place)  # after strict mode's settings are made, as reading starts JAX
+    start = checkpoints.load(place)  # after settings are made, as reading starts JAX
     return job, Start(*rewound(start, read_rows(path), start.about["done"]))
 
 

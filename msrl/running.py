@@ -23,6 +23,7 @@ from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
 from msrl.results import Result, Start, interquartile_mean, rewound, score_of
+from msrl.runtime import strict as surroundings
 from msrl.runtime import weights
 from msrl.runtime.chaos import Killed
 from msrl.runtime.checkpoints import Checkpoint, Checkpoints
@@ -173,7 +174,7 @@ class Run:
                                    deployment=self.elastic.now, start=self.start,
                                    checkpoint_every=job.checkpoint_every if self.folder else 0,
                                    profile=self.profile.room if self.profile else None, chaos=self.chaos,
-                                   non_finite=job.non_finite, stream=self.stream)
+                                   non_finite=job.non_finite, stream=self.stream, own_process=job.own_process)
         self.elastic.seen(program.workers)
         if self.stop():
             self.stopped = True
@@ -286,6 +287,7 @@ class Run:
 
     def open(self) -> None:
         assert self.folder is not None
+        self.folder.about["flags"] = surroundings.record()  # now that JAX runs
         self.folder.open()
         write(self.folder.path / DEPLOYMENT, lasting_deployment(self.job).to_toml().encode())
         self.opened(self.folder)

@@ -27,25 +27,29 @@ RUNNING = ("eval_every", "eval_episodes", "checkpoint_keep", "restarts", "profil
 
 def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
             config: Config | None = None, deployment: Deployment | str | Path | None = None, checkpoint_every: int = 0,
-            start: Checkpoint | None = None, chaos: str = "", non_finite: str = "stop", **fields: Any) -> Program:
+            start: Checkpoint | None = None, chaos: str = "", non_finite: str = "stop", own_process: bool = False,
+            **fields: Any) -> Program:
     """Compiles an algorithm for an environment; `Program.run()` trains it. `fields` override the configuration's and
     the deployment's: `msrl.compile("ppo", "CartPole-v1", shards=2, distribution="single-learner-coarse", actors=2)`.
     After every `checkpoint_every` passes of its loop, `Program.taken()` has a checkpoint, which may be the `start` of
-    another program. `chaos` is what is to go wrong (docs/reliability.md); nobody goes on after a loss here."""
+    another program. `chaos` is what is to go wrong (docs/reliability.md); nobody goes on after a loss here.
+    `own_process` lets the process, which has nothing else to do, have the number of threads that suits the program, as
+    `msrl train` does (docs/performance.md)."""
     for name in RUNNING:
         if name in fields:
             raise UsageError(f"msrl.compile has no setting {name!r}.",
                              why="A program only trains: who runs it evaluates it, keeps its checkpoints and goes on.",
                              instead="Use msrl.train, or leave it out.")
     job = prepare(algorithm, env, seed=seed, seeds=seeds, strict=strict, config=config, deployment=deployment,
-                  checkpoint_every=checkpoint_every, chaos=chaos, non_finite=non_finite, **fields)
+                  checkpoint_every=checkpoint_every, chaos=chaos, non_finite=non_finite, own_process=own_process,
+                  **fields)
     if seeds > 1 and job.deployment.distribution != "local":
         raise UsageError(f"{seeds} seeds cannot be trained at once under {job.deployment.distribution}.",
                          why="They share one compiled program, and a distribution has several.",
                          instead="Train them one after another: msrl.train does, and so does `msrl train --seeds`.")
     return pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=strict, config=job.config,
                             deployment=job.deployment, checkpoint_every=checkpoint_every, start=start,
-                            chaos=job.chaos, non_finite=non_finite,
+                            chaos=job.chaos, non_finite=non_finite, own_process=own_process,
                             stream=start.about.get("stream", 0) if start else 0)
 
 
@@ -53,16 +57,17 @@ def train(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seed
           run_dir: str | Path | None = None, progress: bool = True, eval_every: int = 0, eval_episodes: int = 100,
           profile: bool = False, config: Config | None = None, deployment: Deployment | str | Path | None = None,
           checkpoint_every: int = 0, checkpoint_keep: int = 3, restarts: int = 3, env_timeout: float = 0.0,
-          chaos: str = "", non_finite: str = "stop", **fields: Any) -> Result:
+          chaos: str = "", non_finite: str = "stop", own_process: bool = False, **fields: Any) -> Result:
     """Trains an algorithm on an environment and evaluates it. `fields` override the configuration's and the
     deployment's: `msrl.train("ppo", env="CartPole-v1", total_steps=100_000)`. Without `run_dir`, nothing is written;
-    `profile` finds out where the time went, and `chaos` lets things go wrong (docs/reliability.md)."""
+    `profile` finds out where the time went, and `chaos` lets things go wrong (docs/reliability.md). `own_process` as in
+    `msrl.compile`."""
     if run_dir is not None:
         check_free(Path(run_dir))
     job = prepare(algorithm, env, seed=seed, seeds=seeds, strict=strict, eval_every=eval_every,
                   eval_episodes=eval_episodes, profile=profile, config=config, deployment=deployment,
                   checkpoint_every=checkpoint_every, checkpoint_keep=checkpoint_keep, restarts=restarts,
-                  env_timeout=env_timeout, chaos=chaos, non_finite=non_finite, **fields)
+                  env_timeout=env_timeout, chaos=chaos, non_finite=non_finite, own_process=own_process, **fields)
     display = ConsoleDisplay(Console(stderr=True)) if progress else Display()
     return run(job, Path(run_dir) if run_dir is not None else None, display)
 

@@ -32,7 +32,8 @@ def main(args: list[str], began: float) -> int:
                        strict=options.strict, eval_every=options.eval_every, eval_episodes=options.eval_episodes,
                        checkpoint_every=options.checkpoint_every, checkpoint_keep=options.checkpoint_keep,
                        restarts=options.restarts, env_timeout=options.env_timeout, profile=options.profile,
-                       chaos=options.chaos, non_finite=options.non_finite, deployment=given.deployment), None
+                       chaos=options.chaos, non_finite=options.non_finite, deployment=given.deployment,
+                       own_process=True), None
 
     return execute(make, options.run_dir, options.json, began)
 

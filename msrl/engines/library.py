@@ -20,6 +20,7 @@ from msrl.engines.by_agent import ArgDims, cut_agents, fuse_by_agent, seen_whole
 from msrl.engines.cut import Cut
 from msrl.engines.ops import Dims, Op, alone, call_key, divided, fuse, make_op, op_key
 from msrl.engines.scopes import Scopes
+from msrl.engines.work import Tracing
 from msrl.engines.world import World
 from msrl.ir.axes import find_agent_axes, find_axes
 from msrl.ir.graph import Call, Graph
@@ -51,6 +52,7 @@ class Ops:
         self.fused = cache(self._fused)
         self.learning = self._learning()
         self.devices: Any = None  # a `Devices`, if its programs run on several
+        self.tracing = Tracing()
 
     def part(self, shards: range, batched: bool | None = None) -> "Ops":
         """The same ops for some of the shards. What runs one shard alone is shared."""
@@ -124,7 +126,7 @@ class Ops:
         op = self.op(component, method)
         if op.traceable:
             run = self.fused(component, method, self.dims(node), self.agent_dims(node))
-            out, written = jax.eval_shape(run, self.keys_shape(op), states, args, kwargs)
+            out, written = self.tracing.shape(run, self.keys_shape(op), states, args, kwargs)
         else:
             out, written = self.host_shape(component, method, args), states or (None,)
         return out, (*written, *counter)
@@ -176,4 +178,4 @@ class Ops:
             return buffer.output_shape(method, item, *args)
         op = self.op(component, method)
         state = jax.eval_shape(lambda: self.new_buffer(component, item))
-        return jax.eval_shape(self.fused(component, method), self.keys_shape(op), (state,), args, {})[0]
+        return self.tracing.shape(self.fused(component, method), self.keys_shape(op), (state,), args, {})[0]

@@ -124,7 +124,7 @@ class _Abstract(Machine):
         plain = {name: jax.tree.map(_struct, value) for name, value in inputs.items()}
 
         def shape(given: dict[str, Any]) -> Any:
-            return jax.eval_shape(lambda given: numbers(self.ops.scopes.evaluate(node, given)), given)
+            return self.ops.tracing.shape(lambda given: numbers(self.ops.scopes.evaluate(node, given)), given)
 
         def evaluate() -> Any:
             if node.out in self.shapes.tabular:

@@ -1,0 +1,42 @@
+"""The number of threads that XLA computes with on a CPU, for a run that has a process to itself.
+
+XLA has one for each core, and hands every kernel to them. Where kernels are small that costs more than it brings, up to
+half of the speed, so that such a run gets one (docs/adr/0016). The number is fixed once JAX's backend runs, and then
+holds for whatever else the process computes: so only the command line, which has a process for each run, asks for it.
+Whoever sets PJRT_NPROC has the last word.
+"""
+
+import os
+from typing import Any
+
+from jax._src import xla_bridge  # there is no public way to ask whether the backend runs without starting it
+
+from msrl.deployment import Deployment
+from msrl.distribution.policy import DistributionPolicy
+from msrl.engines.work import Work
+from msrl.feasibility import several_devices
+from msrl.passes import chosen
+
+SHARE = 0.2  # of the work in large pieces, from which on threads are worth their cost
+
+
+def choose(work: Work, deployment: Deployment, policy: DistributionPolicy, strict: bool) -> None:
+    """For a program with this much to do. Instances that compute at the same time need several in any case."""
+    if not xla_bridge.backends_are_initialized() and work.large < SHARE * work.total \
+            and in_turn(deployment, policy, strict):
+        os.environ.setdefault("PJRT_NPROC", "1")
+
+
+def recall(flags: dict[str, Any]) -> None:
+    """For a run that goes on, as a run folder has it: to read its checkpoint starts the backend."""
+    if not xla_bridge.backends_are_initialized() and flags.get("PJRT_NPROC") == "1":
+        os.environ.setdefault("PJRT_NPROC", "1")
+
+
+def in_turn(deployment: Deployment, policy: DistributionPolicy, strict: bool) -> bool:
+    """Does one instance compute at a time, as far as they share XLA's threads?"""
+    if several_devices(deployment, policy):
+        return False
+    return deployment.backend != "threads" or (
+        deployment.actors == deployment.learners == 1 and not policy.asynchronous
+        and "overlap" not in chosen(deployment.switches(), strict))
