@@ -25,7 +25,8 @@ def observed(agents: int) -> int:
 def measure(effort: Effort, report: Report) -> None:
     passes = {3: 20, 6: 12, 12: 5, 24: 2, 48: 1}  # looks of some tenths of a second
     programs = {agents: Ours(f"{agents} agents", "mappo", SimpleSpread(agents), steps=ENVS * ROLLOUT,
-                             passes=passes[agents], num_envs=ENVS, rollout=ROLLOUT) for agents in AGENTS}
+                             passes=passes[agents], own_process=False, num_envs=ENVS, rollout=ROLLOUT)
+                for agents in AGENTS}
     speeds = alternate(list(programs.values()), effort)
     times = {agents: [1 / speed for speed in speeds[program.name]] for agents, program in programs.items()}
     first = AGENTS[0]

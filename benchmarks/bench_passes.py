@@ -58,7 +58,7 @@ def measure_case(case: Case, effort: Effort, report: Report) -> None:
 
     def program(name: str, passes: str, settings: dict[str, Any], steps: int = case.steps) -> Ours:
         return Ours(name, case.algorithm, case.env, steps=steps, passes=case.passes, **settings,
-                    deployment=msrl.Deployment(**case.deployment, passes=passes))
+                    deployment=msrl.Deployment(**case.deployment, passes=passes), own_process=False)
 
     on, off = (program(sign, f"{sign}{case.switch}", case.settings) for sign in "+-")
     settings = {**case.settings, **case.alone}

@@ -20,11 +20,14 @@ class Ours:
     """`steps` environment steps in a pass of the loop that trains, and `passes` of them between two looks."""
 
     def __init__(self, name: str, algorithm: Any, env: Any, *, steps: int, passes: int, warmup: int = 0,
-                 deployment: msrl.Deployment = msrl.Deployment(), **settings: Any):  # noqa: B008 (frozen)
+                 deployment: msrl.Deployment = msrl.Deployment(), own_process: bool = True,  # noqa: B008 (frozen)
+                 **settings: Any):
+        """`own_process`: has this process but one kind of program, so that it may have the threads that `msrl train`
+        would give it?"""
         if warmup:
             settings["warmup"] = warmup
         self.name, self.steps, self.warmup = name, steps, warmup
-        self.recipe = dict(algorithm=algorithm, env=env, deployment=deployment,
+        self.recipe = dict(algorithm=algorithm, env=env, deployment=deployment, own_process=own_process,
                            total_steps=warmup + steps * passes * LOOKS, **settings)
         self.looks_per_second = 0.0
         self.worked: list[float] = []  # steps per second of CPU time, turn by turn

@@ -118,7 +118,7 @@ class Program:
                              why="What `train` says, or a setting that it reads, has changed since it was made.",
                              instead="Use the algorithm's source and the settings that the run was made with.")
         if own_process and seeds == 1:
-            threads.choose(self.ops.tracing.work, deployment, distributions.load(deployment.distribution), strict)
+            threads.choose(self.ops.tracing.work, deployment, distributions.load(deployment.distribution))
         self.stream, self.root = stream, roots(seed, seeds, stream)  # from here on JAX runs
         self._deploy(deployment)
         self.evaluator = Evaluator(self.world.agent.actor, trainer.config.agent_shards)

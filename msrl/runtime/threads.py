@@ -15,15 +15,13 @@ from msrl.deployment import Deployment
 from msrl.distribution.policy import DistributionPolicy
 from msrl.engines.work import Work
 from msrl.feasibility import several_devices
-from msrl.passes import chosen
 
 SHARE = 0.2  # of the work in large pieces, from which on threads are worth their cost
 
 
-def choose(work: Work, deployment: Deployment, policy: DistributionPolicy, strict: bool) -> None:
-    """For a program with this much to do. Instances that compute at the same time need several in any case."""
-    if not xla_bridge.backends_are_initialized() and work.large < SHARE * work.total \
-            and in_turn(deployment, policy, strict):
+def choose(work: Work, deployment: Deployment, policy: DistributionPolicy) -> None:
+    """For a program with this much to do. Many instances in one process need several in any case."""
+    if not xla_bridge.backends_are_initialized() and work.large < SHARE * work.total and few(deployment, policy):
         os.environ.setdefault("PJRT_NPROC", "1")
 
 
@@ -33,10 +31,7 @@ def recall(flags: dict[str, Any]) -> None:
         os.environ.setdefault("PJRT_NPROC", "1")
 
 
-def in_turn(deployment: Deployment, policy: DistributionPolicy, strict: bool) -> bool:
-    """Does one instance compute at a time, as far as they share XLA's threads?"""
-    if several_devices(deployment, policy):
-        return False
-    return deployment.backend != "threads" or (
-        deployment.actors == deployment.learners == 1 and not policy.asynchronous
-        and "overlap" not in chosen(deployment.switches(), strict))
+def few(deployment: Deployment, policy: DistributionPolicy) -> bool:
+    """Do at most one that acts and one that learns share XLA's threads?"""
+    return (deployment.backend != "threads" or deployment.actors == deployment.learners == 1) \
+        and not several_devices(deployment, policy)
