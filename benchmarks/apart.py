@@ -21,7 +21,8 @@ def main() -> None:
     settings = {**given["settings"], "hidden": tuple(given["settings"]["hidden"])}
     cache.enable()  # a program over other links is the same program
     program = Ours("apart", "ppo", "CartPole-v1", steps=settings["num_envs"] * settings["rollout"], passes=1,
-                   deployment=msrl.Deployment(**given["deployment"]), chaos=given["chaos"], own_process=False, **settings)
+                   deployment=msrl.Deployment(**given["deployment"]), chaos=given["chaos"], own_process=False,
+                   **settings)
     program.turn(given["seconds"])
     print(json.dumps([program.turn(given["seconds"]) for _ in range(TURNS)]), flush=True)
     program.close()

@@ -15,10 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import msrl
-from benchmarks.hand_dqn import HandDQN
 from benchmarks.ours import Ours, profiled, shares
 from benchmarks.parts import medians
-from benchmarks.peer import start
+from benchmarks.peer import by_hand, start
 from benchmarks.ratios import Effort, alternate, compare
 from benchmarks.report import Report, command
 from msrl.api import Record
@@ -68,7 +67,8 @@ def measure(effort: Effort, report: Report) -> None:
     stepped = Ours("gymnasium", "dqn", "gymnasium:CartPole-v1", steps=1, passes=200, warmup=WARMUP, **SETTINGS)
     sb3 = start(report, "SB3", "benchmarks.peers.sb3:dqn", env="CartPole-v1", batch=BATCH, hidden=[100],
                 capacity=CAPACITY, warmup=WARMUP, quantum=2 * WARMUP)
-    hand = HandDQN("JAX by hand", BATCH, *SETTINGS["hidden"], CAPACITY, WARMUP)
+    hand = by_hand("benchmarks.hand_dqn:HandDQN", batch=BATCH, hidden=SETTINGS["hidden"][0], capacity=CAPACITY,
+                   warmup=WARMUP)
     contestants = [each for each in (compiled, stepped, hand, sb3) if each is not None]
     speeds = alternate(contestants, effort)
     if sb3 is not None:

@@ -4,7 +4,6 @@ One environment, one learning per step, as in bench_dqn: a replay of NumPy's arr
 jitted update with its state donated. It reports nothing, saves nothing and does not look whether numbers are finite.
 """
 
-import time
 from functools import partial
 
 import gymnasium
@@ -29,10 +28,13 @@ class Q(nn.Module):
 
 
 class HandDQN:
-    """A contestant."""
+    """As benchmarks/peers/serve.py runs it."""
 
-    def __init__(self, name: str, batch: int, hidden: int, capacity: int, warmup: int):
-        self.name, self.batch, self.capacity = name, batch, capacity
+    version, quantum = f"(JAX {jax.__version__})", 500
+
+    def __init__(self, settings: dict[str, int]):
+        hidden, warmup, capacity = (settings[name] for name in ("hidden", "warmup", "capacity"))
+        self.batch, self.capacity = settings["batch"], capacity
         self.network, self.optimiser = Q(hidden), optax.chain(optax.clip_by_global_norm(10.0), optax.adam(1e-3))
         params = self.network.init(jax.random.key(0), jnp.zeros((1, 4)))
         self.state = params, jax.tree.map(jnp.copy, params), self.optimiser.init(params), jnp.int32(0)
@@ -47,13 +49,15 @@ class HandDQN:
         for _ in range(warmup):
             self._step()
 
-    def turn(self, seconds: float) -> float:
-        began, first = time.perf_counter(), self.made
-        while time.perf_counter() - began < seconds:
+    def run(self, steps: int) -> int:
+        for _ in range(steps):
             self._step()
             self._learn()
         jax.block_until_ready(self.state)
-        return (self.made - first) / (time.perf_counter() - began)
+        return steps
+
+    def threads(self, count: int) -> None:
+        """As many as it was started with."""
 
     def close(self) -> None:
         self.env.close()
@@ -85,9 +89,3 @@ class HandDQN:
         params, learnt = optax.apply_updates(params, changes), learnt + 1
         pick = partial(jnp.where, learnt % TARGET_EVERY == 0)
         return params, jax.tree.map(pick, params, target), opt, learnt
-
-
-if __name__ == "__main__":  # how fast it is by itself, with the threads that PJRT_NPROC says
-    alone = HandDQN("JAX by hand", 64, 100, 100_000, 500)
-    alone.turn(1.0)
-    print(", ".join(f"{alone.turn(2.0):.0f} steps/s" for _ in range(5)))

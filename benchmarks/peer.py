@@ -7,6 +7,7 @@ environment is not there or the peer does not start: `make peers` makes it. MSRL
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,12 @@ def interpreter() -> Path:
 class Peer:
     """`kind`: the module and function that make it, as benchmarks/peers/serve.py takes them, with `settings`."""
 
-    def __init__(self, name: str, kind: str, settings: dict[str, Any]):
+    def __init__(self, name: str, kind: str, settings: dict[str, Any], python: Path | None = None, **variables: str):
         self.home = tempfile.TemporaryDirectory()  # what peers leave in a home folder goes with them
         self.process = subprocess.Popen(
-            [str(interpreter()), "-m", "benchmarks.peers.serve", kind, json.dumps(settings)], cwd=ROOT, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env={**os.environ, "HOME": self.home.name})
+            [str(python or interpreter()), "-m", "benchmarks.peers.serve", kind, json.dumps(settings)],
+            cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": self.home.name, **variables})
         hello = self._answer()  # after its warm-up
         self.name, self.quantum, self.speed = f"{name} {hello['version']}", hello["quantum"], hello["speed"]
         self.threads = hello["threads"]
@@ -69,3 +70,12 @@ def start(report: Report, name: str, kind: str, **settings: Any) -> Peer | None:
         report.leave_out(f"{name}, which does not start: try `{interpreter()} -m benchmarks.peers.serve {kind} "
                          f"'{json.dumps(settings)}'`")
         return None
+
+
+def by_hand(kind: str, **settings: Any) -> Peer:
+    """A program of JAX by hand, in our environment, with whichever of one thread and one for each core suits it."""
+    both = [Peer("by hand", kind, settings, Path(sys.executable), PJRT_NPROC=str(threads))
+            for threads in (1, os.cpu_count() or 1)]
+    slower, faster = sorted(both, key=lambda peer: peer.turn(2.0))
+    slower.close()
+    return faster
