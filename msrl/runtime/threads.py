@@ -33,5 +33,5 @@ def recall(flags: dict[str, Any]) -> None:
 
 def few(deployment: Deployment, policy: DistributionPolicy) -> bool:
     """Do at most one that acts and one that learns share XLA's threads?"""
-    return (deployment.backend != "threads" or deployment.actors == deployment.learners == 1) \
+    return (deployment.backend == "ray" or deployment.actors == deployment.learners == 1) \
         and not several_devices(deployment, policy)
