@@ -6,13 +6,17 @@ the time it gets to them.
 
 import atexit
 import functools
+import time
 import weakref
 from collections.abc import Callable, Generator
-from contextlib import suppress
+from contextlib import closing
+from threading import Event
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+PATIENCE = 5.0  # seconds, for what other threads are at
+_ending = Event()
 _GOING: "weakref.WeakSet[Generator[Any]]" = weakref.WeakSet()
 
 
@@ -20,15 +24,35 @@ def closed_at_exit(function: Callable[P, Generator[T]]) -> Callable[P, Generator
     """The same generator function. What it makes is closed before the interpreter ends."""
     @functools.wraps(function)
     def begin(*args: P.args, **kwargs: P.kwargs) -> Generator[T]:
-        made = function(*args, **kwargs)
+        made = _until_the_end(function(*args, **kwargs))
         _GOING.add(made)
         return made
 
     return begin
 
 
+def _until_the_end(made: Generator[T]) -> Generator[T]:
+    with closing(made):
+        for each in made:
+            yield each
+            if _ending.is_set():
+                return
+
+
 @atexit.register
 def _close_all() -> None:
+    _ending.set()
+    end = time.perf_counter() + PATIENCE
     for each in list(_GOING):
-        with suppress(ValueError):  # a daemon thread is at work in it, and ends with the interpreter
-            each.close()
+        while not _closed(each) and time.perf_counter() < end:
+            time.sleep(0.01)
+
+
+def _closed(generator: Generator[Any]) -> bool:
+    """False while a thread is at work in it. One that comes back from C++ once the interpreter is taken apart would
+    take the process with it, so it is let finish what it is at."""
+    try:
+        generator.close()
+    except ValueError:
+        return False
+    return True
