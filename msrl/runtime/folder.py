@@ -34,7 +34,7 @@ RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "
 KINDS = {"algorithm": (str,), "env": (str,), "env_id": (str,), "config": (dict,), "seeds": (list,), "strict": (bool,),
          "eval_every": (int,), "eval_episodes": (int,), "checkpoint_every": (int,), "checkpoint_keep": (int,),
          "restarts": (int,), "env_timeout": (int, float), "profile": (bool,), "non_finite": (str,),
-         "status": (str,)}  # of what is read again
+         "status": (str,), "flags": (dict,)}  # of what is read again
 
 
 def default_path(algorithm: str, env: str, seed: int) -> Path:
