@@ -1,25 +1,28 @@
-"""Runs `Trainer.train` as the plain Python it is, with the reference machine behind the interaction API.
+"""Runs `Trainer.train` as plain Python, with the reference machine behind the interaction API.
 
-This is what one steps through in a debugger. It gives the same numbers as the interpreter, to the bit.
+This is what one steps through in a debugger. It gives the same numbers as the interpreter, to the bit
+(msrl/backends/plain.py).
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from msrl.api import Interaction, Record, Step
+from msrl.api import Interaction, Record, Step, Trainer
+from msrl.backends.plain import place, plain_python
 from msrl.engines.by_agent import ArgDims
-from msrl.engines.ops import Dims
+from msrl.engines.ops import Dims, values
 from msrl.engines.reference import Reference
+from msrl.errors import Span
 from msrl.ir.graph import Graph, calls
 from msrl.ir.interactions import INTERACTIONS
 
 
 class Eager(Interaction):
     def __init__(self, machine: Reference, graph: Graph):
-        self.machine = machine
+        self.machine, self.graph = machine, graph
         # Arrays do not say how they are divided among learners and agents; the graph does, for each line that acts or
         # learns.
         self.dims = {(Path(node.span.file).name, node.span.line, node.component):
@@ -47,7 +50,7 @@ class Eager(Interaction):
         given = tuple(self.resources.get(resource, 0) for resource in reads)
         out, written = self.machine.apply(component, method, args, kwargs, given, *dims)
         self.resources.update(zip(writes, written, strict=True))
-        return out
+        return values(out)
 
     def env_reset(self) -> Any:
         return self._run("env_reset", "env", "reset", (), {})
@@ -93,3 +96,12 @@ class Eager(Interaction):
 
     def _buffer(self, name: str | None) -> str:
         return name if name is not None else next(iter(self.machine.world.buffers))
+
+
+def run_eagerly(trainer: Trainer, interaction: Eager, folded: Set[tuple[str, Span]]
+                ) -> tuple[dict[str, Any], list[dict[str, float]]]:
+    """The resources and reports that the loop leaves. `folded` as of msrl/frontend/lower.py."""
+    places = frozenset(place(method, span) for method, span in folded)
+    machine = interaction.machine
+    plain_python(trainer, interaction.graph, machine.ops.tabular, places).train(interaction)
+    return interaction.resources, machine.reports

@@ -36,6 +36,9 @@ class TrainOptions:
     """Train this many, from --seed on: at once in one compiled program if possible, else one after another."""
     strict: bool = False
     """Run op by op under pinned settings, so that results are the same to the bit on every machine of a kind."""
+    eager: bool = False
+    """Run the loop as plain Python, in which breakpoint() and print work, and write no run folder. Far slower: give it
+    a small --total-steps."""
     run_dir: Annotated[Path | None, arg(metavar="DIR")] = None
     """Where to write the run folder: runs/<algorithm>-<env>-<seed>-<time> unless given. It must be empty."""
     json: bool = False

@@ -20,6 +20,7 @@ from msrl.engines.by_agent import ArgDims, cut_agents, fuse_by_agent, seen_whole
 from msrl.engines.cut import Cut
 from msrl.engines.ops import Dims, Op, alone, call_key, divided, fuse, make_op, op_key
 from msrl.engines.scopes import Scopes
+from msrl.engines.tables import find_tabular
 from msrl.engines.work import Tracing
 from msrl.engines.world import World
 from msrl.ir.axes import find_agent_axes, find_axes
@@ -31,7 +32,9 @@ def make_ops(world: World, graph: Graph, batched: bool = True, non_finite: str =
     stores = {name: over for name in world.buffers if (over := world.over(name))}
     agents = len(world.env.spec.agents)
     hints = find_agent_axes(graph, stores) if agents else {}
-    return Ops(world, find_axes(graph, stores), Agents(agents, world.num_envs, hints), batched, non_finite)
+    ops = Ops(world, find_axes(graph, stores), Agents(agents, world.num_envs, hints), batched, non_finite)
+    ops.tabular = frozenset(find_tabular(graph.nodes).loops)
+    return ops
 
 
 class Ops:
@@ -53,6 +56,7 @@ class Ops:
         self.learning = self._learning()
         self.devices: Any = None  # a `Devices`, if its programs run on several
         self.tracing = Tracing()
+        self.tabular: frozenset[str] = frozenset()  # names that Python computes (msrl/engines/tables.py)
 
     def part(self, shards: range, batched: bool | None = None) -> "Ops":
         """The same ops for some of the shards. What runs one shard alone is shared."""
@@ -65,11 +69,14 @@ class Ops:
     def with_buffers(self, buffers: Mapping[str, Buffer]) -> "Ops":
         """The same ops, with these in the place of buffers of the same names."""
         world = replace(self.world, buffers={**self.world.buffers, **buffers})
-        return Ops(world, self.axes, self.agents, self.batched, self.non_finite)
+        other = Ops(world, self.axes, self.agents, self.batched, self.non_finite)
+        other.tabular = self.tabular
+        return other
 
     def _shared(self, world: World, batched: bool) -> "Ops":
         other = Ops(world, self.axes, self.agents, batched, self.non_finite)
         other.op, other.alone, other.learning = self.op, self.alone, self.learning
+        other.tabular = self.tabular
         return other
 
     def weights(self, state: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from msrl.api import Record
 from msrl.engines.blame import blame, title
 from msrl.engines.library import Ops
-from msrl.engines.ops import strong
+from msrl.engines.ops import strong, values
 from msrl.engines.reference import metrics_of
 from msrl.engines.tables import Tabular, find_tabular, typical
 from msrl.errors import Span, TypeCheckError
@@ -124,7 +124,7 @@ class _Abstract(Machine):
         plain = {name: jax.tree.map(_struct, value) for name, value in inputs.items()}
 
         def shape(given: dict[str, Any]) -> Any:
-            return self.ops.tracing.shape(lambda given: numbers(self.ops.scopes.evaluate(node, given)), given)
+            return self.ops.tracing.shape(lambda given: values(numbers(self.ops.scopes.evaluate(node, given))), given)
 
         def evaluate() -> Any:
             if node.out in self.shapes.tabular:
@@ -141,6 +141,11 @@ class _Abstract(Machine):
         with blame(node, TypeCheckError):
             try:
                 return work()
+            except OverflowError as problem:
+                raise TypeCheckError(
+                    f"{title(node)} has a whole number that does not fit 32 bits.", span=node.span, docs=DOCS,
+                    why="Values of the loop are JAX's, whose whole numbers end at 2147483647.",
+                    instead="Count in larger units, or use a float.") from problem
             except jax.errors.TracerArrayConversionError as problem:
                 raise TypeCheckError(
                     f"{title(node)} takes NumPy to a value that is computed at run time.", span=node.span, docs=DOCS,
