@@ -303,8 +303,7 @@ class Program:
         return _unstack(value, self.seeds) if self.seeds > 1 else [value]
 
     def evaluate(self, episodes: int = 100, watch: Watch = lambda ended: True) -> list[Episodes]:
-        """Plays the newest weights of each seed, in environments of their own. `watch` is told from time to time how
-        many episodes of all seeds have ended; if it does not want more, `Abandoned` is raised."""
+        """Plays the newest weights of each seed, in environments of their own. `watch` hears how many have ended."""
         seeds = zip(self.per_seed("$weights"), self.env_states(), strict=True)
         return [self.evaluator(self.env.frozen(states), weights, jax.random.key(self.seed + number), episodes,
                                lambda ended, before=number * episodes: watch(before + ended))

@@ -11,14 +11,11 @@ import contextlib
 import logging
 import os
 import secrets
-import signal
 import socket
-import threading
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import jax
@@ -39,6 +36,7 @@ from msrl.engines.reference import Reference
 from msrl.errors import LostError, RoomError, UsageError
 from msrl.runtime import cache
 from msrl.runtime.chaos import Fault, Killed
+from msrl.runtime.interrupts import end_keeping_signals, signals_kept
 from msrl.runtime.tracing import Trace
 
 CPUS = 0.5  # per worker: instances wait for one another most of the time
@@ -47,8 +45,6 @@ NEWS_SECONDS = 5.0  # until a process that died is known to have died
 TOKEN = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")  # where Ray looks for it
 OWN = "MSRL_OWN_TOKEN"  # that the above are ours to take away
 SOME = 0.001  # of a host's own resource, of which there is 1: enough to be placed there
-HANDLER_SECONDS = 0.001  # for which SIGTERM may be nobody's while Ray shuts down
-_starting = False  # is Ray starting its processes?
 
 
 class Where(NamedTuple):
@@ -299,7 +295,7 @@ def join_cluster(address: str | None, workers: int) -> bool:
         return False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
-    with warnings.catch_warnings(), signals_kept():
+    with warnings.catch_warnings(), signals_kept(utils):
         # JAX warns of forks. Those of Ray become other programs at once, and never get as far as JAX.
         warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
         if address is None:
@@ -314,61 +310,11 @@ def join_cluster(address: str | None, workers: int) -> bool:
 
 
 def leave_cluster() -> None:
-    shut_down()
+    end_keeping_signals(ray.shutdown)
     if os.environ.pop(OWN, None):
         for name in TOKEN:
             del os.environ[name]
         read_token()
-
-
-@contextlib.contextmanager
-def signals_kept() -> Iterator[None]:
-    """Ray starts in here, and leaves SIGTERM to those who handle it, if anybody does: Ray would exit where the run has
-    an update to finish. What it installs from C++ reports a signal as a crash, hands it on, and aborts the process
-    three seconds later: for the part of a second that this is in place, the report cannot be helped, but the alarm
-    can."""
-    global _starting
-    before = signal.getsignal(signal.SIGTERM)
-    handled = threading.current_thread() is threading.main_thread() and before not in (None, signal.SIG_DFL)
-    alarm = signal.getitimer(signal.ITIMER_REAL)[0]
-    install = utils.set_sigterm_handler
-    if handled:
-        utils.set_sigterm_handler = lambda handler: None
-    _starting = True
-    try:
-        yield
-    finally:
-        _starting, utils.set_sigterm_handler = False, install
-        if handled:
-            signal.signal(signal.SIGTERM, before)
-            if not alarm:
-                signal.alarm(0)
-
-
-def leave_group() -> None:
-    """In a process that Ray starts: out of the group of ours. What is sent to all of a group, as when its terminal is
-    closed, is for this process to answer, which still needs Ray for it."""
-    if _starting:
-        os.setpgid(0, 0)
-
-
-os.register_at_fork(after_in_child=leave_group)
-
-
-def shut_down() -> None:
-    """Ends Ray, which resets SIGTERM to what kills a process. The handler is put back from the main thread, as Python
-    demands, as soon as that has happened."""
-    before = signal.getsignal(signal.SIGTERM)
-    if threading.current_thread() is not threading.main_thread() or before is None:
-        ray.shutdown()
-        return
-    with ThreadPoolExecutor(1, "msrl-leave") as pool:
-        ending = pool.submit(ray.shutdown)
-        while not ending.done():
-            signal.signal(signal.SIGTERM, before)
-            wait([ending], HANDLER_SECONDS)
-    signal.signal(signal.SIGTERM, before)
-    ending.result()
 
 
 def take_token() -> None:
