@@ -1,8 +1,7 @@
 """Where in the author's files an exception came from: an exception goes in, a span comes out.
 
-The author's frames are those outside Python's library, installed packages and this one. Where there are none, the frame
-of an algorithm, environment or buffer of this package stands for them. Of several, the innermost counts: the others
-only led there.
+The author's frames are those outside Python's library, installed packages and this one. Of several, the innermost
+counts: the others only led there. Where a loop runs what comes with MSRL, that stands for the author's (`built_in`).
 """
 
 import ast
@@ -24,15 +23,16 @@ _INSTALLED = tuple({str(Path(place)) + os.sep for place in (
     *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")), site.getusersitepackages())})
 
 
-def author_span(problem: BaseException) -> Span | None:
-    """The author's line that the exception came from."""
-    found = _innermost(problem)
+def author_span(problem: BaseException, built_in: bool = False) -> Span | None:
+    """The author's line that the exception came from; if there is none, and only if asked for, that of an algorithm,
+    environment or buffer of this package."""
+    found = _innermost(problem, built_in)
     return None if found is None else _span(*found)
 
 
 def author_shapes(problem: BaseException) -> str:
     """A sentence about the arrays that the author's line names; empty if it names none."""
-    found = _innermost(problem)
+    found = _innermost(problem, built_in=True)
     if found is None:
         return ""
     frame, position = found[0].tb_frame, found[1]
@@ -66,13 +66,12 @@ def shown_path(file: str) -> str:
 Position = tuple[int, int | None, int | None, int | None]  # line, last line, column, last column, in bytes
 
 
-def _innermost(problem: BaseException) -> tuple[types.TracebackType, Position] | None:
+def _innermost(problem: BaseException, built_in: bool) -> tuple[types.TracebackType, Position] | None:
     frames = list(_frames(problem.__traceback__))
-    for ours in (lambda file: not file.startswith((_HERE, *_INSTALLED)), lambda file: file.startswith(_LEAVES)):
-        found = [each for each in frames if ours(_file(each))]
-        if found:
-            return found[-1], _position(found[-1])
-    return None
+    found = [each for each in frames if not _file(each).startswith((_HERE, *_INSTALLED))]
+    if not found and built_in:
+        found = [each for each in frames if _file(each).startswith(_LEAVES)]
+    return (found[-1], _position(found[-1])) if found else None
 
 
 def _frames(traceback: types.TracebackType | None) -> Iterator[types.TracebackType]:
@@ -94,6 +93,7 @@ def _position(traceback: types.TracebackType) -> Position:
 
 def _span(traceback: types.TracebackType, position: Position) -> Span | None:
     line, last, start, stop = position
+    linecache.checkcache(_file(traceback))
     text = linecache.getline(_file(traceback), line).rstrip()
     shown = text.lstrip()
     if not shown:

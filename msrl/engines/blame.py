@@ -31,8 +31,8 @@ def blame(node: Call | Pure, kind: type[MsrlError]) -> Iterator[None]:
         lost = issubclass(kind, RunError)
         raise (LostError if lost else kind)(
             f"{title(node)} {'lost its connection' if lost else 'fails'}: {type(problem).__name__}.", span=node.span,
-            also=author_span(problem), why=str(problem).strip()) from problem
+            also=author_span(problem, built_in=True), why=str(problem).strip()) from problem
     except Exception as problem:
         said = [str(problem).strip().split("\n\n")[0], author_shapes(problem)]
-        raise kind(f"{title(node)} fails: {type(problem).__name__}.", span=node.span, also=author_span(problem),
-                   why="\n".join(filter(None, said))) from problem
+        raise kind(f"{title(node)} fails: {type(problem).__name__}.", span=node.span,
+                   also=author_span(problem, built_in=True), why="\n".join(filter(None, said))) from problem
