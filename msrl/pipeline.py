@@ -341,14 +341,14 @@ class Program:
         return interaction.resources, machine.reports
 
 
-def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
+def compile(algorithm: str | type[Trainer], env: Any, *, seed: int = 0, seeds: int = 1, strict: bool = False,
             config: Config | None = None, deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008
             start: Checkpoint | None = None, profile: int | None = None, chaos: Chaos = Chaos(),  # noqa: B008
             non_finite: str = "stop", stream: int = 0, own_process: bool = False, **fields: Any) -> Program:
     """Compiles an algorithm for an environment. `fields` override the configuration's defaults."""
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = algorithms.configured(cls, config, fields)
-    original = envs.make(env) if isinstance(env, str) else env
+    original = envs.make(env)
     check_deployment(deployment, original, settings, strict)
     if isinstance(original, HostEnv):
         original.exact = strict

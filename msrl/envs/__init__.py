@@ -14,6 +14,7 @@ import difflib
 import importlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 
@@ -22,6 +23,7 @@ from msrl.api.env import Env
 from msrl.envs import envpool_env
 from msrl.envs.envpool_env import EnvPoolEnv
 from msrl.envs.gymnasium_env import GymnasiumEnv
+from msrl.envs.objects import from_object
 from msrl.envs.pettingzoo_env import PettingZooEnv
 from msrl.errors import EnvError
 from msrl.tracebacks import author_span, function_span
@@ -39,8 +41,11 @@ _LIST = ("msrl.envs.list_envs() lists what is built in, and explains the forms g
          "pettingzoo:<module> and <path>.py:<Class>.")
 
 
-def make(id: str) -> Env:
-    """The environment called `id`. Its `spec.id` says in full which one was picked."""
+def make(id: Any) -> Env:
+    """The environment called `id`, or the one that an object stands for (objects.py). Its `spec.id` says in full which
+    one was picked."""
+    if not isinstance(id, str):
+        return from_object(id)
     if ".py:" in id:
         return _from_file(id)
     prefix, colon, name = id.partition(":")
@@ -58,6 +63,12 @@ def make(id: str) -> Env:
                 return GymnasiumEnv(name)
             except gymnasium.error.UnregisteredEnv as error:
                 raise _unknown(id, name, prefix if colon else "") from error
+        case "object":
+            raise EnvError(f"{id} was a Python object of the program that made it.",
+                           why="An object cannot be made again from its name.",
+                           instead="Give it again, with env= in Python; or put it into a file that registers it with "
+                                   "Gymnasium, and name that: gymnasium:module:Name-v0.",
+                           docs="docs/environments.md#gymnasium-objects")
         case "jax" | "envpool":
             raise _unknown(id, name, prefix)
     raise EnvError(
