@@ -37,6 +37,7 @@ from msrl.engines.guard import blank
 from msrl.engines.host import traceable
 from msrl.engines.library import make_ops
 from msrl.engines.ops import roots
+from msrl.engines.platforms import start_jax
 from msrl.engines.reference import Reference
 from msrl.engines.shapes import find_shapes
 from msrl.engines.tables import decided
@@ -363,10 +364,9 @@ def check_deployment(deployment: Deployment, env: Env, config: Config, strict: b
     policy = check(deployment)
     name = env.spec.id.rpartition(":")[2]
     twin = name if not env.traceable and name in envs.JAX else None  # the same environment in JAX
-    # Else there is no need to start JAX yet.
-    on_devices = several_devices(deployment, policy) or deployment.devices is not None
+    on_devices = several_devices(deployment, policy) or deployment.devices is not None  # else JAX need not start yet
     # Strict mode runs shard by shard, so that it needs no device for each.
-    devices = deployment.learners if strict else jax.local_device_count() if on_devices else 1
+    devices = deployment.learners if strict else start_jax() if on_devices else 1
     check(deployment, Setting(env.spec.id, env.traceable, len(env.spec.agents), config.num_envs, config.shards,
                               config.learner_shards, config.agent_shards, devices, twin))
 
