@@ -1,21 +1,22 @@
 """Going on with a run: a run folder goes in, a `Job` and where to start come out.
 
-What is read from the folder is data. A trainer, an environment or a distribution in a file of one's own is code, which
-is executed only if the user has named it.
+What is read from the folder is data. What it names is resolved by `msrl.trust`: code that does not come with MSRL is
+executed only if the user has named it.
 """
 
 import shlex
 from pathlib import Path
 from typing import Any
 
+from msrl import algorithms
 from msrl.deployment import Deployment
 from msrl.errors import UsageError
 from msrl.jobs import DEPLOYMENT, Job, about, lasting_algorithm, lasting_deployment, prepare
-from msrl.playing import tuples
 from msrl.results import Start, rewound
 from msrl.runtime import checkpoints, threads
-from msrl.runtime.folder import FINISHED, read_config, read_rows
-from msrl.runtime.named import file_of, trusted
+from msrl.runtime.folder import FINISHED, read_rows
+from msrl.runtime.reading import read_config
+from msrl.trust import needs_flag, read_settings, resolve, resolve_deployment
 
 KEPT = ("strict", "eval_every", "eval_episodes", "checkpoint_every", "checkpoint_keep", "restarts", "env_timeout",
         "profile", "non_finite")  # of what a command was given, beside the algorithm's settings and the deployment's
@@ -30,24 +31,16 @@ def resumed(path: Path, checkpoint: str | None = None, algorithm: str | None = N
     if config.get("status") == FINISHED:
         raise UsageError(f"The run {path} is finished.", why="There is nothing left of it to do.",
                          instead=f"Play what it has learnt: msrl eval {path}")
-    place, again = find(path, checkpoint), f"msrl resume {path}"
-    placed = deployment or Deployment.from_file(path / DEPLOYMENT)
-    if deployment is None and "distribution" not in flags:
-        trusted(placed.distribution, None, "distribution", again)
-    algorithm = trusted(config["algorithm"], algorithm, "algorithm", again)
-    env = trusted(config["env_id"], env, "env", again)
-    try:
-        kept = {name: config[name] for name in KEPT}
-    except KeyError as error:
-        raise UsageError(f"{path} is not a run folder that can be resumed.",
-                         why=f"Its config.json has no {error}, so that it is of another version of MSRL.",
-                         instead="Use the version of MSRL that it was made with.") from error
-    kept |= {} if non_finite is None else {"non_finite": non_finite}
-    settings = {name: tuples(value) for name, value in config["config"].items()}
-    job = prepare(algorithm, env, **{**settings, **kept, "seed": config["seeds"][0], "seeds": len(config["seeds"]),
-                                     "deployment": placed.replace(**flags), "own_process": own_process})
-    if own_process and placed.replace(**flags) == Deployment.from_file(path / DEPLOYMENT):
-        threads.recall(config.get("flags", {}))
+    place, again = find(path, checkpoint), f"msrl resume {shlex.quote(str(path))}"
+    placed = resolve_deployment(path / DEPLOYMENT, deployment, flags, again)
+    algorithm = resolve("algorithm", config["algorithm"], algorithm, again)
+    env = resolve("env", config["env_id"], env, again)
+    kept = {name: config[name] for name in KEPT} | ({} if non_finite is None else {"non_finite": non_finite})
+    settings = read_settings(algorithms.load(algorithm), config["config"], path)
+    job = prepare(algorithm, env, config=settings, seed=config["seeds"][0], seeds=len(config["seeds"]),
+                  deployment=placed, own_process=own_process, **kept)
+    if own_process and placed == Deployment.from_file(path / DEPLOYMENT):
+        threads.recall(config["flags"])
     if place is None:
         return job, Start(None, [])
     start = checkpoints.load(place)  # after settings are made, as reading starts JAX
@@ -68,7 +61,8 @@ def find(path: Path, name: str | None) -> Path | None:
 
 def command(job: Job, path: Path | str) -> str:
     """The line for a shell that goes on with a run, with all that the user has to name."""
-    said = {"algorithm": lasting_algorithm(job), "env": about(job)["env_id"],
-            "distribution": lasting_deployment(job).distribution}
-    files = [f"--{flag}={value}" for flag, value in said.items() if file_of(value)]
-    return shlex.join(["msrl", "resume", str(path), *files])
+    deployment = lasting_deployment(job)
+    said = {"algorithm": lasting_algorithm(job), "env": about(job)["env_id"], "distribution": deployment.distribution}
+    words = [f"--{kind}={value}" for kind, value in said.items() if needs_flag(kind, value)]
+    words += [f"--address={deployment.address}"] if deployment.address else []
+    return shlex.join(["msrl", "resume", str(path), *words])
