@@ -7,7 +7,7 @@ with all that it reached, or none.
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from msrl.runtime.display import Display, State
 from msrl.runtime.files import write
 from msrl.runtime.folder import FAILED, FINISHED, INTERRUPTED, RunFolder
 from msrl.runtime.preload import Preload
-from msrl.runtime.profile import FILE, Profile, on_host
+from msrl.runtime.profile import FILE, Profile, on_host, traced
 
 SNAPSHOT_SECONDS = 30.0  # between two snapshots of a run that may lose a worker
 BACK_OFF, MOST_BACK_OFF = 0.5, 30.0  # seconds before it goes on
@@ -43,7 +43,14 @@ def run(job: Job, path: Path | None, display: Display, stop: Callable[[], bool] 
         start: Start | None = None) -> Result:
     """Trains a job. `stop` is asked between chunks; `opened` hears of the run folder once it exists; `start` is what a
     run that was stopped goes on from."""
-    return Run(job, path, display, stop, opened, time.perf_counter() if began is None else began, start)()
+    began = time.perf_counter() if began is None else began
+    with ExitStack() as leases:
+        if start and start.lease:
+            leases.callback(start.lease.release)
+        this = Run(job, path, display, stop, opened, began, start)
+        if this.folder:
+            leases.callback(this.folder.release)
+        return this()
 
 
 class Stopped(Exception):
@@ -59,9 +66,11 @@ class Run:
                  opened: Callable[[RunFolder], None], began: float, start: Start | None):
         self.job, self.display, self.stop, self.opened, self.began = job, display, stop, opened, began
         self.start, rows = start.checkpoint if start else None, start.rows if start else None
-        self.folder = RunFolder(path, about(job, path), command(job, path), rows) if path else None
-        self.checkpoints = Checkpoints(path, job.checkpoint_keep) if path else None
+        self.folder = RunFolder(path, about(job, path), command(job, path), rows, start.lease if start else None) \
+            if path else None
+        self.checkpoints = Checkpoints(path, job.checkpoint_keep, self.folder.settle) if path and self.folder else None
         self.spent = float(rows[-1]["seconds"]) if rows else 0.0  # before this start
+        self.notes = start.notes if start else ()
         self.resumable = False
         self.losses = 0  # of workers, and updates to go back from
         self.stream = self.start.about.get("stream", 0) if self.start else 0  # how often it has gone back
@@ -91,6 +100,7 @@ class Run:
 
     def __call__(self) -> Result:
         job = self.job
+        self.display.say(*self.notes)
         try:
             with self.preload:
                 if job.together:
@@ -288,8 +298,7 @@ class Run:
     def open(self) -> None:
         assert self.folder is not None
         self.folder.about["flags"] = surroundings.record()  # now that JAX runs
-        self.folder.open()
-        write(self.folder.path / DEPLOYMENT, lasting_deployment(self.job).to_toml().encode())
+        self.folder.open({DEPLOYMENT: lasting_deployment(self.job).to_toml().encode()})
         self.opened(self.folder)
 
     def save(self, program: Program) -> bool:
@@ -383,16 +392,3 @@ class Run:
             restarts=self.losses, updates_skipped=sum(each.get("updates_skipped", 0) for each in self.done),
             profile=self.profile.summary() if self.profile and self.profile.runs else None,
             params=self.params[0] if one else self.params, curve=self.curve)
-
-
-@contextmanager
-def traced(profile: Profile | None, program: Program) -> Iterator[None]:
-    """A run of the program, however it ends, becomes part of the profile."""
-    if profile is None:
-        yield
-        return
-    try:
-        with profile.host.here():
-            yield
-    finally:
-        profile.add(program.tracks())

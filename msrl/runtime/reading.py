@@ -17,8 +17,8 @@ from msrl.api.ranges import SEEDS, Range
 from msrl.errors import UsageError
 
 CONFIG, RESULT = "config.json", "result.json"
-OURS = (CONFIG, RESULT, "deployment.toml", "reproduce.sh", "metrics.jsonl", "tensorboard", "weights", "checkpoints",
-        "faults", "curve.png", "trace.json")  # what a run reads or writes in its folder
+OURS = (CONFIG, RESULT, "lease.json", "deployment.toml", "reproduce.sh", "metrics.jsonl", "tensorboard", "weights",
+        "checkpoints", "faults", "curve.png", "trace.json")  # what a run reads or writes in its folder
 LARGEST, DEEPEST = 2**24, 32  # bytes of a JSON file, and how deep lists and objects may be in one another
 WORD = 2**63
 

@@ -178,8 +178,8 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 
 @pytest.mark.parametrize("name", ["weights", "weights/0", "checkpoints", "checkpoints/0-00000004", "tensorboard",
-                                  "metrics.jsonl", "config.json", "deployment.toml", "result.json", "faults",
-                                  "checkpoints/0-00000004/state", "trace.json", "reproduce.sh", "curve.png"])
+                                  "metrics.jsonl", "config.json", "deployment.toml", "lease.json", "faults",
+                                  "checkpoints/0-00000004/state", "trace.json", "reproduce.sh", "result.json"])
 def test_links_that_lead_out_of_the_folder_are_refused(msrl, stranger, sound, name):
     """Both to what there is, which would be written over, and to what there is not, which would be made."""
     shutil.copytree(sound, stranger / "victim")

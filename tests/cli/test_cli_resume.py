@@ -106,6 +106,28 @@ def test_what_is_refused(msrl, stopped, args, told):
     assert sorted(path.name for path in Path("run").rglob("*")) == before
 
 
+def test_killed_before_its_first_checkpoint(msrl, stopped):
+    """It starts again from the beginning, and says so."""
+    shutil.rmtree("run/checkpoints")
+    code, out, err = msrl("resume", "run", "--algorithm", ALGORITHM, "--json")
+    assert code == 0, err
+    assert "resume       The run has no checkpoint yet: it starts again from the beginning.\n" in err
+    assert json.loads(out.splitlines()[-1])["weights_sha256"] == stopped["weights_sha256"]
+
+
+def test_killed_while_its_folder_was_made(msrl, stopped):
+    """In a folder that was there already, as a disk of its own may be."""
+    for each in Path("run").iterdir():
+        if each.name not in ("lease.json", "deployment.toml"):
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    assert msrl("resume", "run") == (2, "", """\
+UsageError: The run in run was killed while its folder was being made.
+It has no config.json, and nothing was trained yet.
+Train it again, with the same command: the folder counts as empty.
+See docs/resuming.md.
+""")
+
+
 def test_a_finished_run(msrl, train):
     train("--run-dir", "run")
     assert msrl("resume", "run") == (2, "", """\
