@@ -9,6 +9,7 @@ import numpy as np
 from msrl.engines.evaluation import Episodes
 from msrl.pipeline import Update
 from msrl.runtime.checkpoints import Checkpoint
+from msrl.runtime.lease import Lease
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,8 @@ class Start:
 
     checkpoint: Checkpoint | None
     rows: list[dict[str, Any]]  # of the metrics so far
+    lease: Lease | None = None  # of the run folder
+    notes: tuple[str, ...] = ()  # what to say of it
 
 
 class Stopped(Exception):

@@ -7,7 +7,7 @@ with all that it reached, or none.
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,13 @@ def run(job: Job, path: Path | None, display: Display, stop: Stop | None = None,
     """Trains a job. `stop` is asked between chunks; `opened` hears of the run folder once it exists; `start` is what a
     run that was stopped goes on from."""
     began = time.perf_counter() if began is None else began
-    return Run(job, path, display, stop or Stop(), opened, began, start)()
+    with ExitStack() as leases:
+        if start and start.lease:
+            leases.callback(start.lease.release)
+        this = Run(job, path, display, stop or Stop(), opened, began, start)
+        if this.folder:
+            leases.callback(this.folder.release)
+        return this()
 
 
 class Grown(Exception):
@@ -57,9 +63,11 @@ class Run:
                  opened: Callable[[RunFolder], None], began: float, start: Start | None):
         self.job, self.display, self.stop, self.opened, self.began = job, display, stop, opened, began
         self.start, rows = start.checkpoint if start else None, start.rows if start else None
-        self.folder = RunFolder(path, about(job, path), command(job, path), rows) if path else None
-        self.checkpoints = Checkpoints(path, job.checkpoint_keep) if path else None
+        self.folder = RunFolder(path, about(job, path), command(job, path), rows, start.lease if start else None) \
+            if path else None
+        self.checkpoints = Checkpoints(path, job.checkpoint_keep, self.folder.settle) if path and self.folder else None
         self.spent = float(rows[-1]["seconds"]) if rows else 0.0  # before this start
+        self.notes = start.notes if start else ()
         self.resumable = False
         self.losses = 0  # of workers, and updates to go back from
         self.stream = self.start.about.get("stream", 0) if self.start else 0  # how often it has gone back
@@ -89,6 +97,7 @@ class Run:
 
     def __call__(self) -> Result:
         job = self.job
+        self.display.say(*self.notes)
         try:
             with self.preload:
                 if job.together:
@@ -300,8 +309,7 @@ class Run:
     def open(self) -> None:
         assert self.folder is not None
         self.folder.about["flags"] = surroundings.record()  # now that JAX runs
-        self.folder.open()
-        write(self.folder.path / DEPLOYMENT, lasting_deployment(self.job).to_toml().encode())
+        self.folder.open({DEPLOYMENT: lasting_deployment(self.job).to_toml().encode()})
         self.opened(self.folder)
 
     def save(self, program: Program) -> bool:
