@@ -63,7 +63,8 @@ def test_b1_what_is_cut_by_an_accident_of_its_size(monkeypatch):
     found = Verifier(program, make=make).verdict(case)
     assert found.result == "differs"
     assert re.sub(r"\(.*planted.py:\d+\)", "(line)", found.reason) == (
-        "arguments[1] of actor.act (line) is divided among 4 shards of 8 environments, and whole with 12")
+        "arguments[1] of actor.act (line) is divided with 8 environments in 4 shards, and given whole with 12 "
+        "environments in 2 shards")
 
 
 def test_b2_numbers_that_are_doubles_in_strict_mode(verify, monkeypatch):
