@@ -12,7 +12,7 @@ import numpy as np
 
 from msrl.engines.agents import Agents
 from msrl.engines.by_agent import seen_whole
-from msrl.engines.leaf_axes import LeafAxis
+from msrl.engines.leaf_axes import LeafAxis, Probe
 from msrl.engines.ops import ArgDims, Layout, LeafDims
 from msrl.engines.rows import Environments, Rows, Samples
 from msrl.engines.scopes import Scopes
@@ -33,7 +33,7 @@ class Layouts:
         scopes, agents = Scopes(world.trainer, {}), len(world.env.spec.agents)
         self.axes = find_axes(graph, self.stores)  # until `confirm` has seen the shapes, what the graph alone tells
         self.environments = Environments(world, self.axes, scopes)
-        self.samples = Samples(world, self.axes, scopes)
+        self.samples = Samples(world, scopes)
         self.agents = Agents(agents, find_agent_axes(graph, self.stores) if agents else {}, scopes)
         self.seen_whole = seen_whole(world.agent)
         self.joined: dict[str, LeafDims] = {}  # learner's state → how what the learn that makes it returns is joined
@@ -73,21 +73,21 @@ class Layouts:
         return () if whole is None else tuple(() if at in whole else self.agents.of(name)
                                               for at, name in enumerate(node.args))
 
-    def find_joined(self, node: Call, part: Any, whole: Any) -> None:
-        """Notes how what several learners return becomes one value. `part` and `whole`: the shapes of what a learner
-        returns of its part of the batch, and of all of it; None if it cannot learn from all."""
-        count, paths = self.world.config.learner_shards, jax.tree_util.tree_flatten_with_path(part)[0]
-        if all(np.ndim(leaf) == 0 for _, leaf in paths):
-            dims: LeafDims = ()
-        else:
-            leaves = [None] * len(paths) if whole is None else jax.tree.leaves(whole)
-            dims = tuple(joined_on(leaf, other, count, jax.tree_util.keystr(path))
-                         for (path, leaf), other in zip(paths, leaves, strict=True))
+    def find_joined(self, node: Call, args: tuple, out: Any, learn: Probe) -> None:
+        """Notes how what several learners return becomes one value. `args` and `out`: the shapes of a learner's part of
+        the batch, and of what it returns of it; `learn`: what it would return of another."""
+        paths, forms = jax.tree_util.tree_flatten_with_path(out)[0], dict[Rows, list[int]]()
+        names = [jax.tree_util.keystr(path) for path, _ in paths]
+        if any(np.ndim(leaf) for _, leaf in paths):
+            for axis in self.row_axes:
+                if any(map(axis.of, node.args)):
+                    forms[axis] = rows_of(axis, node, args, out, learn, names)
+        found = [tuple(dims) for dims in forms.values()]
+        dims = tuple(max(each) for each in zip(*found, strict=True)) if found else ()
         self.joined[node.writes[0]] = dims if any(dim >= 0 for dim in dims) else ()
         if node.out:
-            by_env = any(self.environments.of(name) for name in node.args)
-            for axis, mine in ((self.environments, by_env), (self.samples, not by_env)):
-                axis.note(node.out, dims if mine else ())
+            for axis in self.row_axes:
+                axis.note(node.out, forms.get(axis, ()))
 
     # -- what find_shapes asks for at its end ------------------------------------------------------------------------
 
@@ -137,18 +137,30 @@ class Layouts:
         return all(dim == hint if np.ndim(leaf) > hint else dim < 0 for leaf, dim in zip(leaves, dims, strict=True))
 
 
-def joined_on(part: Any, whole: Any, count: int, path: str) -> int:
-    """The dimension on which a leaf has rows of the batch; -1 if it has none."""
-    sizes = [] if whole is None or np.ndim(whole) != np.ndim(part) else list(zip(part.shape, whole.shape, strict=True))
-    other = [at for at, (mine, all_rows) in enumerate(sizes) if mine != all_rows]
-    if np.ndim(part) and (not sizes or len(other) > 1 or any(sizes[at][1] != count * sizes[at][0] for at in other)):
-        raise TypeCheckError(
-            f"What `learn` returns{' in ' + path if path else ''} cannot be put together.",
-            why=f"There are {count} learner shards, each with its part of the batch. What has one row per sample or "
-                "environment is joined, of all else the mean is taken; this depends on the batch in another way.",
-            instead="Keep the batch's rows on a dimension of their own, or return numbers.",
-            docs="docs/distributions.md#what-learn-returns")
-    return other[0] if other else -1
+def rows_of(axis: Rows, node: Call, args: tuple, out: Any, learn: Probe, names: list[str]) -> list[int]:
+    """The dimension on which each leaf of what a learner returns has rows of its batch; -1 if it has none."""
+    sizes = {np.shape(leaf)[dim] for name, arg in zip(node.args, args, strict=True)
+             for leaf, dim in zip(jax.tree.leaves(arg), axis.of(name), strict=False) if dim >= 0}
+    problem: Exception | None = None
+    try:
+        more = jax.tree.leaves(learn(tuple(map(axis.lengthened, node.args, args))))
+    except Exception as found:  # the user's code, on a batch that no learner is given
+        more, problem = [None] * len(names), found
+    dims = []
+    for name, leaf, other in zip(names, jax.tree.leaves(out), more, strict=True):
+        shape = np.shape(leaf)
+        now = np.shape(other) if other is not None else (-1,) * len(shape)
+        longer = [at for at, pair in enumerate(zip(shape, now, strict=False)) if pair[0] != pair[1]]
+        if len(now) != len(shape) or len(longer) > 1 or any(
+                shape[at] not in sizes or now[at] != axis.longer(shape[at]) for at in longer):
+            raise TypeCheckError(
+                f"What `learn` returns{' in ' + name if name else ''} cannot be put together.",
+                why="There are several learner shards, each with its part of the batch. What has one row per sample or "
+                    "environment is joined, of all else the mean is taken; this depends on the batch in another way.",
+                instead="Keep the batch's rows on a dimension of their own, or return numbers.",
+                docs="docs/distributions.md#what-learn-returns") from problem
+        dims.append(longer[0] if longer else -1)
+    return dims
 
 
 def variable(name: str) -> str:

@@ -89,8 +89,8 @@ class Samples(Rows):
     title, usual = "samples of a batch", 0
     instead = "Take its size from the batch: `batch.reward.shape[0]`, or compute it inside `learn`."
 
-    def __init__(self, world: World, hints: Mapping[str, int], scopes: Scopes):
-        super().__init__(world, world.config.learner_shards > 1, hints, scopes)
+    def __init__(self, world: World, scopes: Scopes):
+        super().__init__(world, world.config.learner_shards > 1, {}, scopes)
 
     def longer(self, size: int) -> int:
         return 3 * size

@@ -121,20 +121,16 @@ class _Abstract(Machine):
         return self.ops.shape(node, reads[:-1] if counter else reads, args, kwargs, counter)
 
     def find_joined(self, node: Call, args: tuple, states: tuple) -> None:
-        """Finds out which rows of a batch are in what several learners return."""
+        """Finds out which rows of a batch are in what several learners return: there are more of them if the batch has
+        more."""
         layouts, op, count = self.ops.layouts, self.ops.op("learner", "learn"), self.world.config.learner_shards
-        key = jax.eval_shape(lambda: jax.random.key(0))
+        key, rows = jax.eval_shape(lambda: jax.random.key(0)), layouts.of(node).rows
+        mine = jax.eval_shape(lambda args: split(args, leaf_tree(args, rows), 0, count), args)
 
-        def learn(key: jax.Array, states: tuple, given: tuple) -> Any:
-            return op.run(key, states, given, {})[0]
+        def learn(given: tuple) -> Any:
+            return jax.eval_shape(lambda key, states, given: op.run(key, states, given, {})[0], key, states, given)
 
-        mine = jax.eval_shape(lambda args: split(args, leaf_tree(args, layouts.of(node).rows), 0, count), args)
-        part = jax.eval_shape(learn, key, states, mine)
-        try:
-            whole = jax.eval_shape(learn, key, states, args)
-        except Exception:  # the user's code, on a batch that no learner is given
-            whole = None
-        layouts.find_joined(node, part, whole)
+        layouts.find_joined(node, mine, learn(mine), learn)
 
     def find_axes(self, node: Call, out: Any, args: tuple, kwargs: dict[str, Any], reads: tuple) -> None:
         """Notes which leaves of what an op made follow environments, samples and agents."""

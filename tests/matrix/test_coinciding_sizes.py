@@ -1,5 +1,5 @@
-"""No result depends on two sizes being the same: a table with as many entries as there are environments, shards, agents or
-steps of a rollout is still a table.
+"""No result depends on two sizes being the same: a table with as many entries as there are environments, shards, agents
+or steps of a rollout is still a table.
 
 All numbers are small whole ones and nothing is random, so that the same loop must give the same numbers with another
 number of shards or learners, and those about tables with another number of environments.
