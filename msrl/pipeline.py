@@ -135,7 +135,7 @@ class Program:
                                     actors=deployment.actors, learners=deployment.learners)
         fragments = check_fragments(policy, annotated(fragments, self.graph), self.graph, actors=deployment.actors,
                                     learners=deployment.learners)
-        agents = AgentAxis(self.ops.agents.spread(), self.ops.agents.divisible(), self.ops.seen_whole)
+        agents = AgentAxis(self.ops.agents.spread(), self.ops.agents.divisible(), self.ops.layouts.seen_whole)
         graph = self.graph
         if "decide-branches" in chosen(deployment.switches(), self.strict):
             graph = decide_branches(graph, lambda name: decided(name, self.shapes.tabular, self.ops.scopes))
