@@ -113,7 +113,7 @@ def _alike(value: Any, default: Any) -> bool:
         case str():
             return isinstance(value, str)
         case tuple():
-            return isinstance(value, (list, tuple))
+            return isinstance(value, list) and all(_alike(each, default[0]) for each in value if default)
     return True
 
 
