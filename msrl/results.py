@@ -22,6 +22,15 @@ class Start:
     notes: tuple[str, ...] = ()  # what to say of it
 
 
+class Stopped(Exception):
+    """The run was stopped before there was a result to give: before its first update, or with workers gone.
+    `checkpoint`: is there one to go on from? `steps`: where that is."""
+
+    def __init__(self, checkpoint: bool, steps: int):
+        super().__init__()
+        self.checkpoint, self.steps = checkpoint, steps
+
+
 @dataclass(frozen=True)
 class Result:
     """How a run went. Evaluation is None where a run was stopped before it."""

@@ -3,11 +3,16 @@ traceback."""
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from msrl.cli.main import main
+from msrl.errors import EnvError, UsageError
+from msrl.playing import load_players
+from msrl.resuming import resumed
 from msrl.runtime.reading import DEEPEST, FIELDS, LARGEST, RESULT_FIELDS
 from tests.cli.conftest import TINY
 
@@ -71,15 +76,16 @@ Name a folder that `msrl train` made, for instance one under runs/.
             continue
         (run / "config.json").write_text(text)
         put(run / "config.json", (field,), value)
-        for command in ("eval", "resume"):
-            refused(msrl(command, run), name)
+        spaces = field in ("observation", "action") and name == "text"  # which a checkpoint has no use for
+        for read in (load_players,) if spaces else (load_players, resumed):
+            refused(read, run)
 
 
-def refused(found: tuple[int, str, str], name: str) -> None:
-    code, out, err = found
-    assert (code, out) == (2, ""), (name, err)
-    assert err.startswith(("UsageError: ", "EnvError: ")) and "Traceback" not in err, name
-    assert all(len(line) < 1000 and "\x1b" not in line for line in err.splitlines()), name
+def refused(read: Callable[[Path], Any], run: Path) -> None:
+    """By what the commands call: to read their arguments takes longer."""
+    with pytest.raises((UsageError, EnvError)) as caught:
+        read(run)
+    assert all(len(line) < 1000 and "\x1b" not in line for line in str(caught.value).splitlines())
 
 
 SETTINGS = ["total_steps", "num_envs", "shards", "learner_shards", "agent_shards", "noise", "widths", "normalise",
@@ -87,7 +93,7 @@ SETTINGS = ["total_steps", "num_envs", "shards", "learner_shards", "agent_shards
 
 
 @pytest.mark.parametrize("field", SETTINGS)
-def test_settings(msrl, run, field):
+def test_settings(run, field):
     put(run / "config.json", ("status",), '"running"')
     text = (run / "config.json").read_text()
     default = json.loads(text)["config"][field]
@@ -97,8 +103,8 @@ def test_settings(msrl, run, field):
         (run / "config.json").write_text(text)
         put(run / "config.json", ("config", field), value)
         if not good:
-            for command in ("eval", "resume"):
-                refused(msrl(command, run), name)
+            for read in (load_players, resumed):
+                refused(read, run)
 
 
 @pytest.mark.parametrize("text, why", [
@@ -116,14 +122,14 @@ def test_whole_files(msrl, run, text, why):
 
 @pytest.mark.parametrize("path", [(name,) for name in RESULT_FIELDS] + [("per_seed", 0), ("per_seed", 0, "seed"),
                                                                        ("per_seed", 0, "weights_sha256")])
-def test_result_json(msrl, run, path):
+def test_result_json(run, path):
     text = (run / "result.json").read_text()
     for name, value in VALUES.items():
         if (path[-1], name) == ("status", "text"):
             continue
         (run / "result.json").write_text(text)
         put(run / "result.json", path, value)
-        refused(msrl("eval", run), name)
+        refused(load_players, run)
 
 
 @pytest.mark.parametrize("field", ["shards", "learner_shards", "agent_shards", "num_envs"])
