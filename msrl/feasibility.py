@@ -4,7 +4,9 @@
 that they fit. It loads neither JAX nor Ray, so a refusal takes no longer than reading the command.
 """
 
+import dataclasses
 import importlib.util
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +48,26 @@ def check(deployment: Deployment, setting: Setting | None = None) -> Distributio
         _environment(deployment, policy, setting)
         _devices(deployment, policy, setting)
     return policy
+
+
+def fitted(found: Deployment, given: Mapping[str, Any]) -> Deployment:
+    """A run's deployment with the fields that were given. Of the others, those that only made sense where the run was
+    before fall away: nobody is to be refused for what he has not said."""
+    deployment = found.replace(**given)
+    policy, before = distributions.load(deployment.distribution), distributions.load(found.distribution)
+    dropped: dict[str, Any] = {}
+    for count in ("actors", "learners"):
+        if count not in policy.counts or policy.axis != before.axis:
+            dropped[count] = 1
+    if not policy.asynchronous:
+        dropped["max_lag"] = None
+    if deployment.backend != "ray":
+        dropped |= {"address": None, "hosts": ()}
+    try:
+        _passes(deployment, policy)
+    except UsageError:
+        dropped["passes"] = ""
+    return dataclasses.replace(deployment, **{name: value for name, value in dropped.items() if name not in given})
 
 
 def _passes(deployment: Deployment, policy: DistributionPolicy) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from msrl import faults, pipeline
 from msrl.announcing import deployment_of, engine_of, loss_of
+from msrl.backends.schedule import AT_END
 from msrl.elastic import Elastic
 from msrl.engines.evaluation import Episodes
 from msrl.envs.host import HostEnv
@@ -28,14 +29,14 @@ from msrl.runtime import weights
 from msrl.runtime.chaos import Killed
 from msrl.runtime.checkpoints import Checkpoint, Checkpoints
 from msrl.runtime.display import Display, State
-from msrl.runtime.files import write
+from msrl.runtime.files import seal, write
+from msrl.runtime.fingerprint import TOLD
 from msrl.runtime.folder import FAILED, FINISHED, INTERRUPTED, RunFolder
 from msrl.runtime.preload import Preload
 from msrl.runtime.profile import FILE, Profile, on_host, traced
 
 SNAPSHOT_SECONDS = 30.0  # between two snapshots of a run that may lose a worker
 BACK_OFF, MOST_BACK_OFF = 0.5, 30.0  # seconds before it goes on
-TOLD = ("algorithm", "env", "config", "versions", "flags")  # of config.json, what every checkpoint has as well
 
 
 def run(job: Job, path: Path | None, display: Display, stop: Callable[[], bool] = lambda: False,
@@ -182,7 +183,7 @@ class Run:
         job = self.job
         program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config,
                                    deployment=self.elastic.now, start=self.start,
-                                   checkpoint_every=job.checkpoint_every if self.folder else 0,
+                                   checkpoint_every=(job.checkpoint_every or AT_END) if self.folder else 0,
                                    profile=self.profile.room if self.profile else None, chaos=self.chaos,
                                    non_finite=job.non_finite, stream=self.stream, own_process=job.own_process)
         self.elastic.seen(program.workers)
@@ -281,7 +282,7 @@ class Run:
                     self.stopped = True
                     return spent
             elif self.newest is not before:
-                if growing:
+                if growing and self.newest and not self.newest.about["last"]:
                     raise Grown
                 snapshot, before, waits = time.perf_counter(), self.newest, False
             elif not waits and self.elastic.could_grow():
@@ -308,10 +309,11 @@ class Run:
             point = program.point(made.loop, made.update)
             later = sum(update.at > point for update in self.curve[self.earlier:])
             told = len(self.folder.rows) - later if self.folder else 0
-            self.newest = made = dataclasses.replace(made, about={**made.about, "rows": told})
+            self.newest = made = dataclasses.replace(made, about={
+                **made.about, "rows": told, "rows_sha256": seal(self.folder.rows[:told]) if self.folder else ""})
             self.reached = len(self.curve) - later
         if made is None or self.checkpoints is None or self.folder is None \
-                or not (self.job.checkpoint_every or self.stop()):
+                or not (self.job.checkpoint_every or made.about["last"] or self.stop()):
             return False
         if not self.folder.opened:
             self.open()
