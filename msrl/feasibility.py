@@ -54,11 +54,11 @@ def fitted(found: Deployment, given: Mapping[str, Any]) -> Deployment:
     """A run's deployment with the fields that were given. Of the others, those that only made sense where the run was
     before fall away: nobody is to be refused for what he has not said."""
     deployment = found.replace(**given)
-    policy, before = distributions.load(deployment.distribution), distributions.load(found.distribution)
-    dropped: dict[str, Any] = {}
-    for count in ("actors", "learners"):
-        if count not in policy.counts or policy.axis != before.axis:
-            dropped[count] = 1
+    policy = distributions.load(deployment.distribution)
+    # One that is a file, and that the user has not named, is not executed to find out.
+    same = found.distribution == deployment.distribution or (
+        found.distribution in DISTRIBUTIONS and DISTRIBUTIONS[found.distribution].axis == policy.axis)
+    dropped: dict[str, Any] = {count: 1 for count in ("actors", "learners") if count not in policy.counts or not same}
     if not policy.asynchronous:
         dropped["max_lag"] = None
     if deployment.backend != "ray":

@@ -4,6 +4,7 @@ What is kept is the parameters, the weights that actors need, and what the envir
 normaliser's statistics. The same seed and number of episodes give the same returns as `Program.evaluate` gave.
 """
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from msrl.engines.evaluation import Episodes, Evaluator
 from msrl.envs.wrappers import EpisodeStats, Wrapped, Wrapper
 from msrl.errors import EnvError, UsageError
 from msrl.pipeline import Program
-from msrl.runtime import folder, weights
-from msrl.runtime.named import trusted
+from msrl.runtime import weights
+from msrl.runtime.fingerprint import sealed
+from msrl.runtime.reading import read_config
+from msrl.trust import read_settings, resolve
 
 # -- what is kept ------------------------------------------------------------------------------------------------------
 
@@ -79,20 +82,20 @@ class Player:
 
 def load_players(path: Path, env: str | None = None, algorithm: str | None = None) -> list[Player]:
     """What a run folder's seeds have learnt, in the environment of the run or another one with the same spaces."""
-    about = folder.read_config(path)
+    about = read_config(path)
     seeds = [seed for seed in about["seeds"] if (path / "weights" / str(seed)).is_dir()]
     if not seeds:
         raise UsageError(f"{path} has no weights.", why=f"The run's status is {about['status']!r}.",
                          instead=f"Train it again: sh {path / 'reproduce.sh'}")
-    again = f"msrl eval {path}"
-    algorithm = trusted(about["algorithm"], algorithm, "algorithm", again)
-    env = trusted(about["env_id"], env, "env", again)
+    again = f"msrl eval {shlex.quote(str(path))}"
+    algorithm = resolve("algorithm", about["algorithm"], algorithm, again)
+    env = resolve("env", about["env_id"], env, again)
     cls = algorithms.load(algorithm)
-    try:
-        settings = cls.Config(**{name: tuples(value) for name, value in about["config"].items()})
-    except TypeError as error:
-        raise UsageError(f"{path} was made with other settings than {about['algorithm']} has now.", why=f"{error}.",
-                         instead="Use the version of the algorithm that the run was made with.") from error
+    settings = read_settings(cls, about["config"], path)
+    if not sealed(about):
+        raise UsageError(f"{path / 'config.json'} was changed since the run wrote it.",
+                         why="It does not have its checksum, so that what is played might not be what was trained.",
+                         instead="Put it back as it was.", docs="docs/resuming.md")
     base = envs.make(env)
     _check_spaces(base.spec, about)
     wrapped = cls.wrap(EpisodeStats(base), settings)
@@ -131,8 +134,3 @@ def _check_spaces(spec: EnvSpec, about: dict[str, Any]) -> None:
                 f"{spec.id} does not fit the weights of a run on {about['env_id']}.",
                 why=f"Its {what} is {value}; the run's is {about[name]}.",
                 instead="Evaluate on an environment with the same spaces, or train on this one.")
-
-
-def tuples(value: Any) -> Any:
-    """JSON has lists only, and settings are hashable."""
-    return tuple(tuples(each) for each in value) if isinstance(value, list) else value

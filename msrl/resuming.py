@@ -1,30 +1,31 @@
 """Going on with a run: a run folder goes in, a `Job` and where to start come out.
 
-What is read from the folder is data. A trainer, an environment or a distribution in a file of one's own is code, which
-is executed only if the user has named it. The settings are those that the checkpoint was made with; others are refused
+What is read from the folder is data. What it names is resolved by `msrl.trust`: code that does not come with MSRL is
+executed only if the user has named it. The settings are those that the checkpoint was made with; others are refused
 unless the user gives them.
 """
 
 import dataclasses
+import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msrl import algorithms
 from msrl.deployment import FIELDS, Deployment
 from msrl.errors import UsageError
-from msrl.feasibility import fitted
 from msrl.jobs import DEPLOYMENT, Job, about, lasting_algorithm, lasting_deployment, prepare
-from msrl.playing import tuples
 from msrl.results import Start, check_about, rewound
 from msrl.runtime import checkpoints, threads
 from msrl.runtime.files import seal
 from msrl.runtime.fingerprint import FIXED, KEPT, differences, sealed
-from msrl.runtime.folder import FINISHED, read_config, read_rows
+from msrl.runtime.folder import FINISHED, read_rows
 from msrl.runtime.lease import FILE as LEASE
 from msrl.runtime.lease import Lease
-from msrl.runtime.named import file_of, trusted
+from msrl.runtime.reading import read_config
+from msrl.trust import needs_flag, read_settings, resolve, resolve_deployment
 
 DOCS = "docs/resuming.md"
 BEGINNING = "resume       The run has no checkpoint yet: it starts again from the beginning."
@@ -85,7 +86,7 @@ def resumed(path: Path, *, checkpoint: str | None = None, auto: bool = False, al
 
 def check_made(path: Path) -> None:
     """A run that was killed while it made its folder in one that was there already has left no config.json."""
-    if (path / LEASE).is_file() and not (path / "config.json").exists():
+    if (path / LEASE).is_file() and not os.path.lexists(path / "config.json"):
         raise UsageError(f"The run in {path} was killed while its folder was being made.",
                          why="It has no config.json, and nothing was trained yet.",
                          instead="Train it again, with the same command: the folder counts as empty.", docs=DOCS)
@@ -94,26 +95,18 @@ def check_made(path: Path) -> None:
 def _resumed(asked: Request, config: dict[str, Any]) -> tuple[Job, Start]:
     path, again = asked.path, asked.command
     check_further(asked, config)
-    placed = asked.deployment or Deployment.from_file(path / DEPLOYMENT)
     spread = {name: value for name, value in asked.given.items() if name in FIELDS}
-    if asked.deployment is None and "distribution" not in spread:
-        trusted(placed.distribution, None, "distribution", again)
-    deployment = fitted(placed, spread)
-    algorithm = trusted(config["algorithm"], asked.algorithm, "algorithm", again)
-    env = trusted(config["env_id"], asked.env, "env", again)
+    deployment = resolve_deployment(path / DEPLOYMENT, asked.deployment, spread, again)
+    algorithm = resolve("algorithm", config["algorithm"], asked.algorithm, again)
+    env = resolve("env", config["env_id"], asked.env, again)
+    cls, kept = algorithms.load(algorithm), {name: asked.given.get(name, config[name]) for name in KEPT}
+    settings = algorithms.configured(cls, read_settings(cls, config["config"], path), asked.settings)
     point = find(asked)
     check_settings(asked, config, point)
-    try:
-        kept = {name: asked.given.get(name, config[name]) for name in KEPT}
-    except KeyError as error:
-        raise UsageError(f"{path} is not a run folder that can be resumed.",
-                         why=f"Its config.json has no {error}, so that it is of another version of MSRL.",
-                         instead="Use the version of MSRL that it was made with.") from error
-    settings = {name: tuples(value) for name, value in config["config"].items()} | asked.settings
-    job = prepare(algorithm, env, **{**settings, **kept, "seed": config["seeds"][0], "seeds": len(config["seeds"]),
-                                     "deployment": deployment, "own_process": asked.own_process})
+    job = prepare(algorithm, env, config=settings, seed=config["seeds"][0], seeds=len(config["seeds"]),
+                  deployment=deployment, own_process=asked.own_process, **kept)
     if asked.own_process and deployment == Deployment.from_file(path / DEPLOYMENT):
-        threads.recall(config.get("flags", {}))
+        threads.recall(config["flags"])
     if point is None:
         return job, Start(None, [], notes=(BEGINNING,))
     try:
@@ -226,7 +219,8 @@ def find(asked: Request) -> Point | None:
 
 def command(job: Job, path: Path | str) -> str:
     """The line for a shell that goes on with a run, with all that the user has to name."""
-    said = {"algorithm": lasting_algorithm(job), "env": about(job)["env_id"],
-            "distribution": lasting_deployment(job).distribution}
-    files = [f"--{flag}={value}" for flag, value in said.items() if file_of(value)]
-    return shlex.join(["msrl", "resume", str(path), *files])
+    deployment = lasting_deployment(job)
+    said = {"algorithm": lasting_algorithm(job), "env": about(job)["env_id"], "distribution": deployment.distribution}
+    words = [f"--{kind}={value}" for kind, value in said.items() if needs_flag(kind, value)]
+    words += [f"--address={deployment.address}"] if deployment.address else []
+    return shlex.join(["msrl", "resume", str(path), *words])

@@ -18,8 +18,8 @@ MSRL = ROOT / "msrl"
 FILES = sorted(MSRL.rglob("*.py"))
 
 ORDER = ("errors", "loading", "ir", "rl", "api", "frontend", "distribution", "passes", "deployment", "feasibility",
-         "projection", "engines", "runtime", "backends", "planner", "leaves", "pipeline", "comparing", "sizing",
-         "verifying", "playing", "elastic", "announcing", "jobs", "results", "faults", "running", "resuming",
+         "projection", "engines", "runtime", "backends", "planner", "leaves", "trust", "pipeline", "comparing",
+         "sizing", "verifying", "playing", "elastic", "announcing", "jobs", "results", "faults", "running", "resuming",
          "training", "cli")
 LEAVES = ("algorithms", "envs", "buffers")
 LEAVES_MAY = {"api", "rl", "errors", "loading"}

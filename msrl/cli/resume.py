@@ -7,16 +7,15 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import OmitArgPrefixes, arg
 
-from msrl import algorithms
+from msrl import algorithms, trust
 from msrl.cli import deploying
 from msrl.cli.helptext import REGISTRY
 from msrl.cli.options import ResumeOptions, check_flags, flags_of, read_two
 from msrl.cli.train import execute
-from msrl.playing import tuples
 from msrl.resuming import resumed
 from msrl.runtime.fingerprint import KEPT
-from msrl.runtime.folder import read_config
-from msrl.runtime.named import trusted
+from msrl.runtime.reading import read_config
+from msrl.trust import resolve
 
 OWN = flags_of(ResumeOptions) | flags_of(deploying.DeploymentOptions)
 
@@ -41,10 +40,10 @@ def read_settings(args: list[str]) -> tuple[list[str], dict[str, Any]]:
         return args, {}
     config = read_config(run)
     chosen, _ = tyro.cli(Named, args=args, return_unknown_args=True, add_help=False)
-    algorithm = trusted(config["algorithm"], chosen.algorithm, "algorithm", f"msrl resume {run}")
-    kind = algorithms.load(algorithm).Config
+    cls = algorithms.load(resolve("algorithm", config["algorithm"], chosen.algorithm, f"msrl resume {run}"))
+    kind = cls.Config
     check_flags(args, OWN | flags_of(kind), "msrl resume")
-    before = kind(**{name: tuples(value) for name, value in config["config"].items()})
+    before = trust.read_settings(cls, config["config"], run)
     wrapped: Any = dataclasses.make_dataclass("Settings", [
         ("config", Annotated[OmitArgPrefixes[kind], arg(name="settings")], dataclasses.field(default=before))])
     found, rest = tyro.cli(wrapped, args=args, prog="msrl resume", return_unknown_args=True, add_help=False,

@@ -39,11 +39,6 @@ from msrl.runtime.preload import late
 
 RUNNING, FINISHED, INTERRUPTED, FAILED = "running", "finished", "interrupted", "failed"
 
-KINDS = {"algorithm": (str,), "env": (str,), "env_id": (str,), "config": (dict,), "seeds": (list,), "strict": (bool,),
-         "eval_every": (int,), "eval_episodes": (int,), "checkpoint_every": (int,), "checkpoint_keep": (int,),
-         "restarts": (int,), "env_timeout": (int, float), "profile": (bool,), "non_finite": (str,),
-         "status": (str,), "flags": (dict,)}  # of what is read again
-
 
 def default_path(algorithm: str, env: str, seed: int) -> Path:
     """runs/<algorithm>-<environment>-<seed>-<time>, with a number behind it if that is taken."""
@@ -232,23 +227,6 @@ class RunFolder:
         if name not in self._boards:
             self._boards[name] = late("tensorboardX").SummaryWriter(str(self.path / "tensorboard" / name))
         return self._boards[name]
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """The config.json of a run folder."""
-    file = path / "config.json"
-    try:
-        about = json.loads(file.read_text())
-        for name, kind in KINDS.items():
-            if name in about and (type(about[name]) not in kind or (name == "seeds" and not about[name])):
-                raise TypeError(f"{name} is {about[name]!r}")
-        if any(type(seed) is not int for seed in about["seeds"]):
-            raise TypeError(f"seeds are {about['seeds']!r}")
-        return {**about, "config": about["config"], "algorithm": about["algorithm"], "env_id": about["env_id"]}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        why = f"There is no {file}." if not file.is_file() else f"{file} is not one that `msrl train` writes."
-        raise UsageError(f"{path} is not a run folder.", why=why,
-                         instead="Name a folder that `msrl train` made, for instance one under runs/.") from error
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

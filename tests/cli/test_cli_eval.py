@@ -81,7 +81,8 @@ There is no empty/config.json.
 Name a folder that `msrl train` made, for instance one under runs/.
 """
     (Path("empty") / "config.json").write_text('{"status": "finished"}')
-    assert msrl("eval", "empty")[2].splitlines()[1] == "empty/config.json is not one that `msrl train` writes."
+    assert msrl("eval", "empty")[2].splitlines()[1] == \
+        "empty/config.json is not one that `msrl train` writes: it has no 'algorithm'."
 
 
 def test_a_run_without_weights(msrl, train):
