@@ -20,7 +20,9 @@ from msrl.errors import EnvError, UsageError
 from msrl.pipeline import Program
 from msrl.runtime import weights
 from msrl.runtime.fingerprint import sealed
-from msrl.runtime.reading import read_config
+from msrl.runtime.folder import FINISHED
+from msrl.runtime.reading import read_config, read_result
+from msrl.runtime.weights import weights_sha256
 from msrl.trust import read_settings, resolve
 
 # -- what is kept ------------------------------------------------------------------------------------------------------
@@ -101,20 +103,34 @@ def load_players(path: Path, env: str | None = None, algorithm: str | None = Non
     wrapped = cls.wrap(EpisodeStats(base), settings)
     agent = cls(settings, wrapped.spec).agent()
     form = _form(wrapped, settings.num_envs // settings.shards)
-    like = {"weights": jax.eval_shape(lambda: _weights(agent, settings.agent_shards)),
-            "env": [form] * settings.shards}
-    players, evaluator = [], Evaluator(agent.actor, settings.agent_shards)
+    like = {**jax.eval_shape(lambda: _learnt(agent, settings.agent_shards)), "env": [form] * settings.shards}
+    players, evaluator, sums = [], Evaluator(agent.actor, settings.agent_shards), _sums(path, about["status"])
     for seed in seeds:
         kept = weights.load(path / "weights" / str(seed), like)
+        if sums.get(seed, found := weights_sha256(kept["params"])) != found:
+            raise UsageError(f"The weights in {path / 'weights' / str(seed)} are not those that the run ended with.",
+                             why=f"They have the checksum {found[:12]}..., and result.json says {sums[seed][:12]}...",
+                             instead="Restore them from a copy, or train again.")
         frozen = wrapped.frozen([recalled(wrapped, one) for one in kept["env"]])
         players.append(Player(seed, frozen, kept["weights"], evaluator))
     return players
 
 
-def _weights(agent: Agent, agent_shards: int) -> Any:
-    """In the form in which `Program.per_seed` gives them."""
-    def one(key: jax.Array) -> Any:
-        return agent.learner.weights(agent.learner.init(key))
+def _sums(path: Path, status: str) -> dict[int, str]:
+    """By seed, the checksum of the parameters that a run ended with. One that was killed has none."""
+    result = read_result(path)
+    if result is None and status == FINISHED:
+        raise UsageError(f"The weights in {path} cannot be verified.",
+                         why="The run is finished, and there is no result.json, which has their checksums.",
+                         instead="Restore it from a copy, or train again.")
+    return {each["seed"]: each["weights_sha256"] for each in result["per_seed"]} if result else {}
+
+
+def _learnt(agent: Agent, agent_shards: int) -> dict[str, Any]:
+    """Parameters and weights in the form in which `snapshot` keeps them."""
+    def one(key: jax.Array) -> dict[str, Any]:
+        state = agent.learner.init(key)
+        return {"params": state.params, "weights": agent.learner.weights(state)}
 
     key = jax.random.key(0)
     return one(key) if agent_shards == 1 else jax.vmap(one)(jax.random.split(key, agent_shards))

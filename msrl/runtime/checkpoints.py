@@ -109,7 +109,7 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint, settle: Callable[[], No
             for shard, packed in shards.items() for leaf_path, leaf in packed.items()})
         manifest = {
             "format": FORMAT, "loop": checkpoint.loop, "update": checkpoint.update, "about": checkpoint.about,
-            "environments": environments(checkpoint.parts), "files": file_sums(aside / STATE),
+            "environments": environments(checkpoint.parts), "files": weights.file_sums(aside / STATE),
             "parts": {part: {shard: {"sha256": checksum(packed), "leaves": {
                 path: [leaf.kind, leaf.array.dtype.name, list(leaf.array.shape)] for path, leaf in packed.items()}}
                 for shard, packed in shards.items()} for part, shards in checkpoint.parts.items()}}
@@ -131,12 +131,6 @@ def environments(parts: Parts) -> dict[str, str]:
             found[shard] = "state" if not told else "as its handle saves it" if not known else \
                 "seeds and actions" if "actions" in told else "reset boundary"
     return found
-
-
-def file_sums(folder: Path) -> dict[str, str]:
-    """Of every file, so that none that is damaged is given to a reader of arrays."""
-    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
-            for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
 def checksum(packed: Packed) -> str:
@@ -205,7 +199,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     with told():
         if manifest.pop("sha256", None) != seal(manifest):
             raise Unsound(f"It is damaged: its {MANIFEST} does not have its checksum.")
-        here, there = file_sums(path / STATE), dict(manifest["files"])
+        here, there = weights.file_sums(path / STATE), dict(manifest["files"])
         wrong = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
         if wrong:
             raise Unsound(f"It is damaged: {STATE}/{wrong[0]} does not have its checksum.")

@@ -106,6 +106,7 @@ class RunFolder:
         if self.lease is None:
             self._make(files)
         else:
+            (self.path / "result.json").unlink(missing_ok=True)  # it is of weights that will be replaced
             self._fill(self.path, files)
         self._open_metrics()
 

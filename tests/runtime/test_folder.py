@@ -11,8 +11,8 @@ import pytest
 from msrl.errors import UsageError
 from msrl.runtime import files
 from msrl.runtime import folder as module
-from msrl.runtime.folder import INTERRUPTED, RUNNING, RunFolder, check_free, default_path
-from msrl.runtime.lease import LeaseError
+from msrl.runtime.folder import FAILED, INTERRUPTED, RUNNING, RunFolder, check_free, default_path
+from msrl.runtime.lease import Lease, LeaseError
 
 
 def folder(path) -> RunFolder:
@@ -126,6 +126,20 @@ def test_of_two_runs_in_one_folder_the_second_is_refused(tmp_path, there, monkey
                                   f"The run folder {tmp_path}/run is not empty.")
     first.check()
     assert [each.name for each in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_run_that_goes_on_forgets_its_result(tmp_path):
+    """It tells of weights that will be others, also where the run fails before it has another result."""
+    first = folder(tmp_path)
+    first.open()
+    first.close(INTERRUPTED, {"weights_sha256": "of the first"})
+    first.release()
+    assert (tmp_path / "run" / "result.json").exists()
+    again = RunFolder(tmp_path / "run", dict(first.about), "", [], Lease.take(tmp_path / "run"))
+    again.open()
+    again.close(FAILED)
+    again.release()
+    assert not (tmp_path / "run" / "result.json").exists()
 
 
 def test_nothing_is_written_to_a_folder_that_is_gone(tmp_path):
