@@ -6,6 +6,7 @@ unless the user gives them.
 """
 
 import dataclasses
+import json
 import os
 import shlex
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from msrl.errors import UsageError
 from msrl.jobs import DEPLOYMENT, Job, about, lasting_algorithm, lasting_deployment, prepare
 from msrl.results import Start, check_about, rewound
 from msrl.runtime import checkpoints, threads
-from msrl.runtime.files import seal
+from msrl.runtime.files import dumps, seal
 from msrl.runtime.fingerprint import FIXED, KEPT, differences, sealed
 from msrl.runtime.folder import FINISHED, read_rows
 from msrl.runtime.lease import FILE as LEASE
@@ -97,6 +98,8 @@ def _resumed(asked: Request, config: dict[str, Any]) -> tuple[Job, Start]:
     check_further(asked, config)
     spread = {name: value for name, value in asked.given.items() if name in FIELDS}
     deployment = resolve_deployment(path / DEPLOYMENT, asked.deployment, spread, again)
+    if asked.deployment is None:
+        check_deployment(asked, config, spread)
     algorithm = resolve("algorithm", config["algorithm"], asked.algorithm, again)
     env = resolve("env", config["env_id"], asked.env, again)
     cls, kept = algorithms.load(algorithm), {name: asked.given.get(name, config[name]) for name in KEPT}
@@ -133,6 +136,19 @@ def begin(path: Path, point: Point, job: Job) -> Start:
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
+
+
+def check_deployment(asked: Request, config: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Is deployment.toml as the run has written it, as far as the user does not say otherwise?"""
+    file = asked.path / DEPLOYMENT
+    here, there = json.loads(dumps(dataclasses.asdict(Deployment.from_file(file)))), config.get("deployment")
+    wrong = [name for name in here if isinstance(there, dict) and name not in given and here[name] != there.get(name)]
+    if wrong:
+        raise UsageError(f"{file} was changed since the run wrote it: {', '.join(wrong)}.",
+                         why="\n".join(f"{name} is {here[name]!r:.60} there, and {there.get(name)!r:.60} in "
+                                       "config.json." for name in wrong),
+                         instead=f"Put it back as it was, or say that it is on purpose: {asked.command} --deployment "
+                                 f"{shlex.quote(str(file))}", docs=DOCS)
 
 
 def check_further(asked: Request, config: dict[str, Any]) -> None:

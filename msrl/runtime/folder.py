@@ -252,5 +252,5 @@ def _is_row(row: Any) -> bool:
         return False
     known = {"env_steps": (int,), "seconds": (int, float), "episodes": (int,),
              **{name: (int, float, type(None)) for name in ("episode_return", "episode_length")}}
-    return all(type(row.get(name)) in kind for name, kind in known.items()) and all(
+    return all(name in row and type(row[name]) in kind for name, kind in known.items()) and all(
         type(row.get(name, 0.0)) in (int, float, type(None)) for name in ("seed", "eval_return_mean"))

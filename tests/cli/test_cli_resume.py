@@ -1,5 +1,6 @@
 """`msrl resume`: what it goes on with, and what it refuses."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -287,6 +288,22 @@ Go on from the newest sound one, 0-00000008: msrl resume run --auto
 """)
 
 
+def test_a_manifest_without_a_part(msrl, stopped):
+    """It is found where the run would begin with it."""
+    file = Path("run/checkpoints/0-00000008/manifest.json")
+    said = json.loads(file.read_text())
+    name = next(name for name in said["parts"] if name.startswith("$learner"))
+    del said["sha256"], said["parts"][name]
+    file.write_text(json.dumps({**said, "sha256": checkpoints.seal(said)}))
+    code, _, err = msrl("resume", "run", "--checkpoint", "0-00000008")
+    assert code == 2
+    assert err == """\
+UsageError: `$learner` in the checkpoint is not what it is here.
+The checkpoint has none.
+Use the algorithm's source, the settings and the environment of the run.
+"""
+
+
 def test_a_checkpoint_under_another_name(msrl, stopped):
     Path("run/checkpoints/0-00000008").rename("run/checkpoints/0-00000099")
     assert msrl("resume", "run")[2].splitlines()[1] == "It is the checkpoint 0-00000008 under another name."
@@ -319,9 +336,23 @@ def test_what_was_not_given_is_no_reason_to_refuse(found, given, then):
     assert fitted(package.Deployment(**found), given) == package.Deployment(**then)
 
 
+def test_a_deployment_that_was_changed_by_hand(msrl, stopped):
+    Path("run/deployment.toml").write_text(package.Deployment("single-learner-coarse", actors=2).to_toml())
+    assert msrl("resume", "run") == (2, "", """\
+UsageError: run/deployment.toml was changed since the run wrote it: distribution, backend, actors.
+distribution is 'single-learner-coarse' there, and 'local' in config.json.
+backend is 'threads' there, and 'inline' in config.json.
+actors is 2 there, and 1 in config.json.
+Put it back as it was, or say that it is on purpose: msrl resume run --deployment run/deployment.toml
+See docs/resuming.md.
+""")
+
+
 def test_a_ray_run_goes_on_here(msrl, stopped):
-    Path("run/deployment.toml").write_text(package.Deployment(
-        "single-learner-coarse", "ray", actors=2, address="10.0.0.1:6379").to_toml())
+    """Neither the actors nor the address were given."""
+    ray = package.Deployment("single-learner-coarse", "ray", actors=2, address="10.0.0.1:6379")
+    Path("run/deployment.toml").write_text(ray.to_toml())
+    set_config(deployment=json.loads(json.dumps(dataclasses.asdict(ray))))
     code, _, err = msrl("resume", "run", "--distribution", "local", "--backend", "inline")
     assert code == 0, err
 
