@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from msrl.engines.evaluation import Episodes
-from msrl.pipeline import Update
+from msrl.pipeline import Program, Update
 from msrl.runtime.checkpoints import Checkpoint, Unsound, name_of
 from msrl.runtime.lease import Lease
 
@@ -21,6 +21,15 @@ class Start:
     rows: list[dict[str, Any]]  # of the metrics so far
     lease: Lease | None = None  # of the run folder
     notes: tuple[str, ...] = ()  # what to say of it
+
+
+class Stopped(Exception):
+    """The run was stopped before there was a result to give: before its first update, or with workers gone.
+    `checkpoint`: is there one to go on from? `steps`: where that is."""
+
+    def __init__(self, checkpoint: bool, steps: int):
+        super().__init__()
+        self.checkpoint, self.steps = checkpoint, steps
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,16 @@ def rewound(start: Checkpoint | None, rows: list[dict[str, Any]], done: list[dic
     for name in ("episode_return", "episode_length"):
         told.append(sum(row["episodes"] * (row[name] or 0.0) for row in mine))
     return dataclasses.replace(start, about={**start.about, "episodes": told}), rows
+
+
+def row_of(program: Program, update: Update, seconds: float, judged: list[Episodes], skips: bool) -> dict[str, Any]:
+    """What metrics.jsonl says of an update. `skips`: may updates that are not finite be left out?"""
+    row: dict[str, Any] = {"seed": program.seed} if program.seeds == 1 else {"seeds": program.seeds}
+    row |= {"env_steps": update.env_steps, "seconds": round(seconds, 3), "episodes": update.episodes,
+            "episode_return": update.episode_return, "episode_length": update.episode_length, "steps": update.accounts}
+    row |= {"updates_skipped": update.updates_skipped} if skips else {}
+    row |= {name if name not in row else f"metric/{name}": value for name, value in update.metrics.items()}
+    return row | {name: value for name, value in score_of(judged).items() if value is not None}
 
 
 def interquartile_mean(values: list[float]) -> float:

@@ -26,7 +26,7 @@ def main(args: list[str], began: float) -> int:
     kept = {name: value for name in KEPT if (value := getattr(options, name, None)) is not None}
     return execute(lambda: resumed(options.run, checkpoint=options.checkpoint, auto=options.auto,
                                    algorithm=options.algorithm, env=options.env, deployment=deployment,
-                                   own_process=True, **{**settings, **flags, **kept}), options.run, options.json, began)
+                                   own_process=True, **{**settings, **flags, **kept}), options, options.run, began)
 
 
 def read_settings(args: list[str]) -> tuple[list[str], dict[str, Any]]:

@@ -4,7 +4,7 @@ In: the traces of each run, once it has ended, and the host's events. Out: a fil
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -46,8 +46,8 @@ def on_host(profile: Profile | None, what: str) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def traced(profile: Profile | None, program: Any) -> Iterator[None]:
-    """A run of the program, however it ends, becomes part of the profile."""
+def traced(profile: Profile | None, tracks: Callable[[], list[Track]]) -> Iterator[None]:
+    """What instances do in here, however it ends, becomes part of the profile."""
     if profile is None:
         yield
         return
@@ -55,4 +55,4 @@ def traced(profile: Profile | None, program: Any) -> Iterator[None]:
         with profile.host.here():
             yield
     finally:
-        profile.add(program.tracks())
+        profile.add(tracks())
