@@ -20,6 +20,7 @@ from msrl.envs.wrappers import EpisodeStats, Wrapped, Wrapper
 from msrl.errors import EnvError, UsageError
 from msrl.pipeline import Program
 from msrl.runtime import weights
+from msrl.runtime.fingerprint import sealed
 from msrl.runtime.folder import FINISHED
 from msrl.runtime.reading import read_config, read_result
 from msrl.runtime.weights import weights_sha256
@@ -94,6 +95,10 @@ def load_players(path: Path, env: str | None = None, algorithm: str | None = Non
     env = resolve("env", about["env_id"], env, again)
     cls = algorithms.load(algorithm)
     settings = read_settings(cls, about["config"], path)
+    if not sealed(about):
+        raise UsageError(f"{path / 'config.json'} was changed since the run wrote it.",
+                         why="It does not have its checksum, so that what is played might not be what was trained.",
+                         instead="Put it back as it was.", docs="docs/resuming.md")
     base = envs.make(env)
     _check_spaces(base.spec, about)
     check_shards(settings, base)
