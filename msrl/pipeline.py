@@ -5,7 +5,6 @@ caller look between chunks: log, evaluate, save, or stop.
 """
 
 import copy
-import hashlib
 import operator
 import time
 from collections.abc import Generator, Iterator, Mapping
@@ -24,7 +23,7 @@ from msrl.api import Config, Env, Trainer
 from msrl.backends.eager import Eager
 from msrl.backends.learnt import Learnt, joined, stacked
 from msrl.backends.profiling import watch
-from msrl.backends.saving import Saving
+from msrl.backends.saving import Saving, check_loop
 from msrl.backends.skips import Skips, timed
 from msrl.backends.worker import Look, Worker, leader
 from msrl.backends.workers import make_backend, make_courier, make_workers
@@ -50,7 +49,6 @@ from msrl.frontend.lower import lower
 from msrl.ir.graph import base
 from msrl.ir.interp import Names, interpret
 from msrl.ir.placed import AgentAxis
-from msrl.ir.text import show
 from msrl.ir.verify import verify
 from msrl.passes import chosen
 from msrl.passes.decide_branches import decide_branches
@@ -113,11 +111,7 @@ class Program:
                 why="They share one compiled program, and may leave a loop after different numbers of passes.",
                 instead="Leave out -fuse-stretches, or train them one after another: with one seed at a time.",
                 docs="docs/distributions.md#passes")
-        self.fingerprint = hashlib.sha256(show(self.graph).encode()).hexdigest()
-        if start is not None and start.about["graph"] != self.fingerprint:
-            raise UsageError("The checkpoint is of another loop.",
-                             why="What `train` says, or a setting that it reads, has changed since it was made.",
-                             instead="Use the algorithm's source and the settings that the run was made with.")
+        self.fingerprints = check_loop(self.graph, start)
         if own_process and seeds == 1:
             threads.choose(self.ops.tracing.work, deployment, distributions.load(deployment.distribution))
         self.stream, self.root = stream, roots(seed, seeds, stream)  # from here on JAX runs
@@ -156,7 +150,7 @@ class Program:
                 watch(worker, self.graph, self.profile)
         self.lead = leader(self.workers)
         self.saving = Saving(self.workers, self.lead, self.placed, self.checkpoint_every, self.start, {
-            "graph": self.fingerprint, "seed": self.seed, "seeds": self.seeds, "strict": self.strict,
+            **self.fingerprints, "seed": self.seed, "seeds": self.seeds, "strict": self.strict,
             "stream": self.stream})
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,

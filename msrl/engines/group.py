@@ -9,10 +9,13 @@ device has an equal number of the learners. A `Group` is of instances in one pro
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
+from jax._src import distributed, xla_bridge  # JAX has no public way to say where its collectives listen
+from jax._src.lib import _jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from msrl.api.agreement import DEVICES
@@ -22,6 +25,16 @@ from msrl.engines.ops import leaf_tree, op_keys, strong
 from msrl.ir.graph import Call
 
 Compiled = Callable[[float], None]  # is told the seconds that compiling took
+
+
+def join_processes(meeting: str, size: int, number: int, host: str) -> None:
+    """Makes this process one of `size` that find one another at `meeting`, an address with a port. It listens at `host`
+    alone. Left to itself, JAX listens wherever the machine's name leads: on a network that nobody has asked for, or
+    nowhere. Goes before JAX starts its backend."""
+    jax.distributed.initialize(meeting, size, number, coordinator_bind_address=meeting)
+    collectives = _jax.make_gloo_tcp_collectives(distributed_client=distributed.global_state.client, hostname=host)
+    xla_bridge.register_backend_factory("cpu", partial(xla_bridge.make_cpu_client, collectives), priority=0,
+                                        fail_quietly=False)
 
 
 class Group:

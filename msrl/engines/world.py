@@ -129,8 +129,8 @@ def make_buffers(trainer: Trainer, compiled: bool) -> dict[str, Buffer]:
             for name, buffer in buffers.items()}
 
 
-def make_world(trainer: Trainer, env: Env) -> World:
-    config = trainer.config
+def check_shards(config: Config, env: Env) -> None:
+    """Refuses numbers of shards that the environments, the learners and the agents cannot be divided into."""
     if config.shards < 1 or config.num_envs % config.shards:
         raise UsageError(
             f"{config.num_envs} environments cannot be divided into {config.shards} shards.",
@@ -142,6 +142,11 @@ def make_world(trainer: Trainer, env: Env) -> World:
             why="Each learner has the same number of the environments' shards.",
             instead=f"Use --learner-shards with a divisor of {config.shards}, or more --shards.")
     check_agent_shards(config, env)
+
+
+def make_world(trainer: Trainer, env: Env) -> World:
+    config = trainer.config
+    check_shards(config, env)
     buffers = make_buffers(trainer, env.traceable)
     own = dict(trainer.components())
     reserved = {"env", "actor", "learner", "metrics", "weights"}

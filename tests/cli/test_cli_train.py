@@ -17,8 +17,8 @@ from tests.cli.conftest import TINY
 
 KEYS = {"algorithm", "env", "distribution", "backend", "seed", "env_steps", "compile_seconds", "train_seconds",
         "total_seconds", "steps_per_second", "eval_return_mean", "eval_return_std", "eval_episodes", "weights_sha256"}
-FILES = {"config.json", "deployment.toml", "reproduce.sh", "metrics.jsonl", "tensorboard", "weights", "result.json",
-         "curve.png"}
+FILES = {"config.json", "lease.json", "checkpoints", "deployment.toml", "reproduce.sh", "metrics.jsonl",
+         "tensorboard", "weights", "result.json", "curve.png"}
 
 
 def rows(run_dir: str) -> list[dict]:
@@ -168,7 +168,7 @@ It was asked three times.
     folder = Path("run")
     assert json.loads((folder / "config.json").read_text())["status"] == "failed"
     assert [row["env_steps"] for row in rows("run")] == [4, 8, 12]
-    assert {path.name for path in folder.iterdir()} == FILES - {"result.json"}
+    assert {path.name for path in folder.iterdir()} == FILES - {"result.json", "checkpoints"}
     code, out, _ = msrl("eval", "run", "--episodes", "3", "--json")
     assert code == 0 and json.loads(out)["eval_episodes"] == 3
 
