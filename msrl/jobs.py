@@ -72,7 +72,7 @@ class Job:
         return all(world.traceable(name) for name in ("env", *world.buffers, *world.own))
 
 
-def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | None = None, seed: int = 0,
+def prepare(algorithm: str | type[Trainer], env: Any, *, config: Config | None = None, seed: int = 0,
             seeds: int = 1, strict: bool = False, eval_every: int = 0, eval_episodes: int = 100,
             deployment: Deployment | str | Path | None = None, checkpoint_every: int = 0, checkpoint_keep: int = 3,
             restarts: int = 3, env_timeout: float = 0.0, profile: bool = False, chaos: str = "",
@@ -97,10 +97,11 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
     remember(*(said for said in (algorithm, env, placed.distribution) if isinstance(said, str)))
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = algorithms.configured(cls, config, fields)
-    made = isinstance(env, str)
-    base = envs.make(env) if isinstance(env, str) else env
+    made = not isinstance(env, Env)
+    base = envs.make(env)
     if isinstance(base, HostEnv):
         base.timeout = env_timeout or None
+        base.probe()
     try:
         pipeline.check_deployment(placed, base, settings, strict)
     except UsageError:
@@ -108,7 +109,7 @@ def prepare(algorithm: str | type[Trainer], env: str | Env, *, config: Config | 
             base.close()
         raise
     name = algorithm if isinstance(algorithm, str) else cls.__name__
-    return Job(name, cls, env if isinstance(env, str) else env.spec.id, base, made, settings, seed, seeds, strict,
+    return Job(name, cls, env if isinstance(env, str) else base.spec.id, base, made, settings, seed, seeds, strict,
                eval_every, eval_episodes, placed, checkpoint_every, checkpoint_keep, restarts, env_timeout, profile,
                planned, non_finite, own_process)
 

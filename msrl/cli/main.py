@@ -66,6 +66,14 @@ def answer(args: list[str], began: float) -> int:
     except MsrlError as error:
         sys.stderr.write(f"{origin(error)}{type(error).__name__}: {error}\n")
         return 1 if isinstance(error, (RunError, VerifyError)) else 2
+    except (RuntimeError, AssertionError):
+        # Whoever needs JAX first finds out that it cannot start.
+        platforms = sys.modules.get("msrl.engines.platforms")
+        problem = platforms.platform_problem() if platforms else None
+        if problem is None:
+            raise
+        sys.stderr.write(f"{type(problem).__name__}: {problem}\n")
+        return 2
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         return 130

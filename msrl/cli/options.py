@@ -6,7 +6,6 @@ refused before that, with the nearest ones named.
 """
 
 import dataclasses
-import difflib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from msrl.cli.deploying import PlacementOptions
 from msrl.cli.helptext import REGISTRY
 from msrl.deployment import Deployment
 from msrl.errors import UsageError
+from msrl.synonyms import suggest
 
 Algorithm = Annotated[Positional[str], arg(metavar="ALGORITHM", help="A name from `msrl list`, or file.py:Class.")]
 Environment = Annotated[str, arg(metavar="ENV")]
@@ -259,10 +259,11 @@ def check_flags(args: list[str], known: set[str], prog: str) -> None:
     for word in args:
         flag = word.partition("=")[0].replace("_", "-")
         if word.startswith("--") and len(word) > 2 and flag not in known:
-            near = difflib.get_close_matches(flag, sorted(known), n=1, cutoff=0.6)
+            names = {each.removeprefix("--").replace("-", "_"): each for each in sorted(known)}
+            near = " or ".join(names[each] for each in suggest(flag.removeprefix("--"), names))
             raise UsageError(
                 f"{prog} has no flag {word.partition('=')[0]}.",
-                why=f"Did you mean {near[0]}?" if near else "Nothing it has is called alike.",
+                why=f"Did you mean {near}?" if near else "Nothing it has is called alike.",
                 instead=f"See all of them: {prog} --help")
 
 

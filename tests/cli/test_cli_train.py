@@ -149,13 +149,19 @@ def test_a_failure_leaves_what_was_reached(msrl):
     code, out, err = msrl("train", f"{TINY}:Failing", "--env", "CartPole-v1", "--run-dir", "run", "--json",
                           "--total-steps", "640")
     assert (code, out) == (1, "")
-    line = TINY.read_text().splitlines().index('            msrl.report(tick=msrl.call("bomb", "tick"))') + 1
+    lines = TINY.read_text().splitlines()
+    line = lines.index('            msrl.report(tick=msrl.call("bomb", "tick"))') + 1
+    raised = next(number for number, text in enumerate(lines, 1) if "The bomb went off" in text)
     assert err.endswith(f"""
 RunError: The bomb went off.
 
   {TINY}:{line}
 {line:>5} | msrl.report(tick=msrl.call("bomb", "tick"))
                          ^^^^^^^^^^^^^^^^^^^^^^^^^
+
+  {TINY}:{raised}
+{raised:>5} | {lines[raised - 1].strip()}
+        {"^" * len(lines[raised - 1].strip())}
 
 It was asked three times.
 """)
