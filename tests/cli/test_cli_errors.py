@@ -50,7 +50,7 @@ See all of them: msrl eval --help
 """),
     "unknown command": (["trian", "ppo"], """\
 UsageError: There is no command 'trian'. Did you mean train?
-The commands are train, resume, eval, replay, graph, verify, list, new.
+The commands are train, resume, eval, replay, graph, verify, list, new, docs.
 See: msrl --help
 """),
     "no steps": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--total-steps", "0"], """\
