@@ -32,7 +32,7 @@ from msrl.deployment import Deployment
 from msrl.distribution.annotations import annotated
 from msrl.distribution.fragments import check_fragments, check_sizes
 from msrl.distribution.place import place
-from msrl.engines.evaluation import Episodes, Evaluator
+from msrl.engines.evaluation import Episodes, Evaluator, Watch
 from msrl.engines.guard import blank
 from msrl.engines.host import traceable
 from msrl.engines.library import make_ops
@@ -303,10 +303,11 @@ class Program:
             value = stacked(value)
         return _unstack(value, self.seeds) if self.seeds > 1 else [value]
 
-    def evaluate(self, episodes: int = 100) -> list[Episodes]:
-        """Plays the newest weights of each seed, in environments of their own."""
+    def evaluate(self, episodes: int = 100, watch: Watch = lambda ended: True) -> list[Episodes]:
+        """Plays the newest weights of each seed, in environments of their own. `watch` hears how many have ended."""
         seeds = zip(self.per_seed("$weights"), self.env_states(), strict=True)
-        return [self.evaluator(self.env.frozen(states), weights, jax.random.key(self.seed + number), episodes)
+        return [self.evaluator(self.env.frozen(states), weights, jax.random.key(self.seed + number), episodes,
+                               lambda ended, before=number * episodes: watch(before + ended))
                 for number, (weights, states) in enumerate(seeds)]
 
     def prepare(self, episodes: int = 0) -> None:

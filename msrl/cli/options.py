@@ -63,6 +63,9 @@ class TrainOptions:
     """What becomes of an update with a NaN or an infinity in its batch, its metrics or the new parameters: stop ends
     the run, skip leaves the update out, rollback goes back to the last snapshot (--restarts times), ignore looks at
     none."""
+    grace: Annotated[str, arg(metavar="TIME")] = "0"
+    """How long a stop may take once a signal has asked for it, like 30s; then it stops at once, with its last
+    checkpoint. 0 for any time."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,9 @@ class ResumeOptions:
     """The run's environment; the same goes for it."""
     non_finite: Annotated[NonFinite | None, arg(help_behavior_hint="(default: as the run had it)")] = None
     """What becomes of an update that is not finite, if that is to be another thing than before."""
+    grace: Annotated[str, arg(metavar="TIME")] = "0"
+    """How long a stop may take once a signal has asked for it, like 30s; then it stops at once, with its last
+    checkpoint. 0 for any time."""
     json: bool = False
     """Print a JSON object as the last line of standard output; what is for people goes to standard error."""
 

@@ -12,6 +12,7 @@ from msrl.jobs import prepare
 from msrl.results import interquartile_mean
 from msrl.running import run
 from msrl.runtime.display import Display
+from msrl.runtime.interrupts import Stop
 from tests.cli.conftest import TINY
 
 KEYS = {"algorithm", "env", "distribution", "backend", "seed", "env_steps", "compile_seconds", "train_seconds",
@@ -195,7 +196,12 @@ def test_compiling_from_python_gives_the_program():
 
 def test_stopped_after_training_it_is_not_evaluated(tmp_path):
     """All updates are in, and the wish to stop comes with the question whether to evaluate."""
-    asked = iter([False, False, False, True])
-    result = run(prepare(f"{TINY}:Tiny", "CartPole-v1"), tmp_path / "run", Display(), stop=lambda: next(asked))
-    assert (result.status, result.env_steps, result.eval_return_mean) == ("interrupted", 64, None)
+    class Late(Stop):
+        asked = iter([False, False, False, True])
+
+        def __call__(self):
+            return next(self.asked)
+
+    result = run(prepare(f"{TINY}:Tiny", "CartPole-v1"), tmp_path / "run", Display(), stop=Late())
+    assert (result.status, result.env_steps, result.eval_return_mean) == ("finished", 64, None)
     assert {path.name for path in (tmp_path / "run").iterdir()} == FILES
