@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from msrl import faults, pipeline
-from msrl.announcing import lines_of, loss_of
+from msrl.announcing import lines_of, loss_of, planned_steps
 from msrl.backends.schedule import AT_END
 from msrl.elastic import Elastic, Grown
 from msrl.engines.evaluation import Abandoned, Episodes
@@ -201,7 +201,7 @@ class Run:
         self.announce(program)
         if self.folder and job.checkpoint_every and not self.folder.opened:
             self.open()  # so that there is something to resume, whenever it is killed
-        self.display.begin(job.config.total_steps)
+        self.display.begin(planned_steps(program))
         with traced(self.profile, program.tracks):
             self.train(program)
         self.display.end()
@@ -270,9 +270,9 @@ class Run:
             last, updates = update.env_steps, updates + 1
             self.curve.append(update)
             latest = update.episode_return if update.episode_return is not None else latest
-            self.display.update(State(update.env_steps, self.job.config.total_steps, program.seeds,
+            self.display.update(State(update.env_steps, planned_steps(program), program.seeds,
                                       spent - program.run_compile_seconds, latest, loss_of(update.metrics),
-                                      self.before))
+                                      self.before, update.at[1]))
             due = due or bool(self.job.eval_every and updates % self.job.eval_every == 0)
             judged = []
             if due and self.complete(program):

@@ -56,7 +56,7 @@ class TrainOptions:
     """Seconds that a step of an environment on the host may take before it is replaced; 0 for any number."""
     chaos: Annotated[str, arg(metavar="FAULTS")] = ""
     """What is to go wrong, to see that a run survives it: kill:actor@200,hang:env@50,nan:reward@80,delay:moves=5ms, for
-    instance (docs/reliability.md)."""
+    instance (`msrl docs reliability`)."""
     profile: bool = False
     """Write what every instance did and when to RUN_DIR/trace.json, and say at the end which fragment is the
     bottleneck."""
@@ -178,6 +178,14 @@ class NewOptions:
     """The name of the class."""
 
 
+@dataclass(frozen=True)
+class DocsOptions:
+    """Print a page of the documentation."""
+
+    page: Annotated[Positional[str], arg(metavar="PAGE[#SECTION]")] = ""
+    """The page, as messages name it; without one, all are listed."""
+
+
 TRAIN, GRAPH = "Train an algorithm on an environment.", "Print the graph that an algorithm's loop is compiled to."
 VERIFY = "Check that an algorithm gives the same bits however it is deployed."
 
@@ -287,7 +295,7 @@ def overview() -> None:
     """Prints what the commands are."""
     commands = {"train": TRAIN, "resume": ResumeOptions.__doc__, "eval": EvalOptions.__doc__,
                 "replay": ReplayOptions.__doc__, "graph": GRAPH, "verify": VERIFY,
-                "list": ListOptions.__doc__, "new": NewOptions.__doc__}
+                "list": ListOptions.__doc__, "new": NewOptions.__doc__, "docs": DocsOptions.__doc__}
     lines = ["usage: msrl COMMAND ...", "", "Reinforcement learning written once as a plain loop.", ""]
     lines += [f"  {name:<7}{text}" for name, text in commands.items()]
     lines += ["", "For instance:  msrl train ppo --env CartPole-v1", "All about one:  msrl train ppo --help"]

@@ -64,7 +64,9 @@ def find_shapes(graph: Graph, ops: Ops) -> Shapes:
                 and node.component not in shapes.items:
             raise TypeCheckError(f"Nothing is ever inserted into `{node.component}`.", span=node.span, docs=DOCS,
                                  why="What it holds is known from the records inserted.",
-                                 instead="Call `msrl.replay_buffer_insert(...)` for it in the loop.")
+                                 instead="Call `msrl.replay_buffer_insert(...)` for it in the loop. Data that is there "
+                                         "from the start is a component: a method of it samples, by "
+                                         f'`msrl.call("{node.component}", "{node.method}")`.')
     ops.layouts.confirm(shapes.names)
     return shapes
 
@@ -155,7 +157,11 @@ class _Abstract(Machine):
             return UNKNOWN if unknown(inputs) else self.ops.tracing.shape(
                 lambda given: numbers(self.ops.scopes.evaluate(node, given)), plain)
 
-        self.shapes.names[node.out] = found = self.attempt(node, evaluate)
+        try:
+            self.shapes.names[node.out] = found = self.attempt(node, evaluate)
+        except TypeCheckError as problem:
+            self.not_of_none(node, inputs, problem)
+            raise
         if not unknown((found, inputs)):
             for axis in self.ops.layouts.leaf_axes:
                 axis.pure(node, jax.tree.map(_struct, found), plain, shape_of_expression)
@@ -281,6 +287,20 @@ class _Abstract(Machine):
                 "each value in one place of one size.",
             instead="Begin with a float: `0.0` in place of `0`." if number else
                     "Give it the same form on both lines. To collect values, use a buffer.", docs=DOCS)
+
+    def not_of_none(self, node: Pure, inputs: Names, problem: TypeCheckError) -> None:
+        """An expression that fails for a variable that begins as None is told in terms of that."""
+        for name, value in node.inputs:
+            if inputs[name] is None and isinstance(problem.__cause__, (TypeError, AttributeError)):
+                variable = value.rpartition(".")[0]
+                begun = [span for each, span in self.spans.items() if span and each.rpartition(".")[0] == variable]
+                raise TypeCheckError(
+                    f"{title(node)} fails, as `{variable}` is None.", span=begun[0] if begun else None,
+                    also=node.span, docs=DOCS,
+                    why="A compiled loop is one program for all passes, in which a variable is None for ever or never, "
+                        "and both sides of an `if` are compiled.",
+                    instead=f"Begin with an array of the form that it has later: `{variable} = jnp.zeros_like(...)`; "
+                            "and keep in a variable of its own whether it counts yet.") from problem
 
     def same_state(self, node: Call, before: Any, after: Any) -> None:
         if unknown((before, after)):

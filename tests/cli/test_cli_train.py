@@ -205,3 +205,9 @@ def test_stopped_after_training_it_is_not_evaluated(tmp_path):
     result = run(prepare(f"{TINY}:Tiny", "CartPole-v1"), tmp_path / "run", Display(), stop=Late())
     assert (result.status, result.env_steps, result.eval_return_mean) == ("finished", 64, None)
     assert {path.name for path in (tmp_path / "run").iterdir()} == FILES
+
+
+def test_a_loop_that_steps_no_environment_tells_its_passes(msrl):
+    code, out, err = msrl("train", f"{TINY}:Offline", "--env", "CartPole-v1", "--eval-episodes", "1")
+    assert code == 0, err
+    assert " of the loop" in out and "steps (" not in out
