@@ -5,8 +5,8 @@ tells what ops return without running them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -23,7 +23,7 @@ from msrl.engines.scopes import Scopes
 from msrl.engines.work import Tracing
 from msrl.engines.world import World
 from msrl.ir.axes import find_agent_axes, find_axes
-from msrl.ir.graph import Call, Graph
+from msrl.ir.graph import Call, Graph, Pure
 
 
 def make_ops(world: World, graph: Graph, batched: bool = True, non_finite: str = "ignore") -> "Ops":
@@ -32,6 +32,18 @@ def make_ops(world: World, graph: Graph, batched: bool = True, non_finite: str =
     agents = len(world.env.spec.agents)
     hints = find_agent_axes(graph, stores) if agents else {}
     return Ops(world, find_axes(graph, stores), Agents(agents, world.num_envs, hints), batched, non_finite)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A method as it was traced for the first time."""
+
+    component: str
+    method: str
+    make: Callable[["Ops"], Callable[..., Any]]  # what was traced, for ops that have traced nothing yet
+    given: tuple
+    jaxpr: Any
+    node: Pure | None = None  # an expression of the loop
 
 
 class Ops:
@@ -53,6 +65,7 @@ class Ops:
         self.learning = self._learning()
         self.devices: Any = None  # a `Devices`, if its programs run on several
         self.tracing = Tracing()
+        self.traces: dict[tuple[str, str], Trace] = {}  # the first of each op that is compiled
 
     def part(self, shards: range, batched: bool | None = None) -> "Ops":
         """The same ops for some of the shards. What runs one shard alone is shared."""
@@ -125,8 +138,8 @@ class Ops:
         component, method = node.component, node.method
         op = self.op(component, method)
         if op.traceable:
-            run = self.fused(component, method, self.dims(node), self.agent_dims(node))
-            out, written = self.tracing.shape(run, self.keys_shape(op), states, args, kwargs)
+            out, written = self._trace((component, method, self.dims(node), self.agent_dims(node)),
+                                       self.keys_shape(op), states, args, kwargs)
         else:
             out, written = self.host_shape(component, method, args), states or (None,)
         return out, (*written, *counter)
@@ -170,7 +183,9 @@ class Ops:
         """Lets the buffer say what it thinks of such records. One on the host is not asked: it would allocate."""
         if self.world.buffers[component].traceable:
             op, state = self.op(component, "insert"), jax.eval_shape(lambda: self.new_buffer(component, item))
-            jax.eval_shape(self.fused(component, "insert"), self.keys_shape(op), (state,), (), item.asdict())
+            given = self.keys_shape(op), (state,), (), item.asdict()
+            traced = jax.jit(partial(self.fused(component, "insert"))).trace(*given)
+            self._keep((component, "insert"), given, traced.jaxpr)
 
     def buffer_shape(self, component: str, method: str, item: Record, args: tuple) -> Any:
         buffer = self.world.buffers[component]
@@ -178,4 +193,12 @@ class Ops:
             return buffer.output_shape(method, item, *args)
         op = self.op(component, method)
         state = jax.eval_shape(lambda: self.new_buffer(component, item))
-        return self.tracing.shape(self.fused(component, method), self.keys_shape(op), (state,), args, {})[0]
+        return self._trace((component, method), self.keys_shape(op), (state,), args, {})[0]
+
+    def _trace(self, function: tuple, *given: Any) -> Any:
+        traced = self.tracing.trace(self.fused(*function), *given)
+        self._keep(function, given, traced.jaxpr)
+        return traced.out_info
+
+    def _keep(self, function: tuple, given: tuple, jaxpr: Any) -> None:
+        self.traces.setdefault(function[:2], Trace(*function[:2], lambda ops: ops.fused(*function), given, jaxpr))

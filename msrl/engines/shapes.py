@@ -14,7 +14,7 @@ import numpy as np
 
 from msrl.api import Record
 from msrl.engines.blame import blame, title
-from msrl.engines.library import Ops
+from msrl.engines.library import Ops, Trace
 from msrl.engines.ops import strong
 from msrl.engines.reference import metrics_of
 from msrl.engines.tables import Tabular, find_tabular, typical
@@ -124,7 +124,13 @@ class _Abstract(Machine):
         plain = {name: jax.tree.map(_struct, value) for name, value in inputs.items()}
 
         def shape(given: dict[str, Any]) -> Any:
-            return self.ops.tracing.shape(lambda given: numbers(self.ops.scopes.evaluate(node, given)), given)
+            traced = self.ops.tracing.trace(make(self.ops), given)
+            trace = Trace("train", node.out, make, (given,), traced.jaxpr, node)
+            self.ops.traces.setdefault((trace.component, trace.method), trace)
+            return traced.out_info
+
+        def make(ops: Ops) -> Callable[..., Any]:
+            return lambda given: numbers(ops.scopes.evaluate(node, given))
 
         def evaluate() -> Any:
             if node.out in self.shapes.tabular:
