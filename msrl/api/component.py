@@ -20,7 +20,8 @@ class Component(ABC):
         """The state before the first call; None if there is none."""
 
     def output_shape(self, method: str, *args: Any) -> Any:
-        """The pytree of ShapeDtypeStructs that `method` returns. Only asked of components that are not traceable."""
+        """The pytree of ShapeDtypeStructs that `method` returns. Only asked of components that are not traceable, which
+        are held to it."""
         raise TypeError(
             f"{type(self).__name__} is not traceable and does not say what {method!r} returns: "
             f"give it an output_shape(self, method, *args) that returns jax.ShapeDtypeStructs"

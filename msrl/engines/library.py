@@ -18,6 +18,7 @@ from msrl.api import Buffer, Record
 from msrl.engines.agents import Agents
 from msrl.engines.by_agent import ArgDims, cut_agents, fuse_by_agent, seen_whole
 from msrl.engines.cut import Cut
+from msrl.engines.declared import Declared
 from msrl.engines.ops import Dims, Op, alone, call_key, divided, fuse, make_op, op_key
 from msrl.engines.scopes import Scopes
 from msrl.engines.work import Tracing
@@ -65,6 +66,7 @@ class Ops:
         self.learning = self._learning()
         self.devices: Any = None  # a `Devices`, if its programs run on several
         self.tracing = Tracing()
+        self._declared: dict[tuple[str, str], Declared] = {}
         self.traces: dict[tuple[str, str], Trace] = {}  # the first of each op that is compiled
 
     def part(self, shards: range, batched: bool | None = None) -> "Ops":
@@ -178,6 +180,12 @@ class Ops:
             return tuple(buffer.init(part) for _ in range(count))
         state = buffer.init(part)
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), state) if count > 1 else state
+
+    def declared(self, component: str, method: str, item: Record) -> Declared:
+        """What a buffer on the host is to return, one for a shard or learner."""
+        buffer, part = self.world.buffers[component], self.shard_item(item, component)
+        return self._declared.setdefault((component, method), Declared(
+            type(buffer).__name__, method, partial(buffer.output_shape, method, part)))
 
     def check_insert(self, component: str, item: Record) -> None:
         """Lets the buffer say what it thinks of such records. One on the host is not asked: it would allocate."""

@@ -89,6 +89,8 @@ class Reference(Host):
             mine = split((args, kwargs), axes, at, len(span))
             own = tuple(state[at] for state in states) if op.over and op.states else states
             out, after = run(self.root, np.int32(number), np.int32(count), own, *mine)
+            if component in self.world.buffers and not op.traceable and method != "insert":
+                out = self.ops.declared(component, method, self.items[component]).fit(out, mine[0])
             outs.append(out)
             written.append(after)
         if (component, method) == ("learner", "learn") and self.ops.non_finite != "ignore":
