@@ -29,6 +29,7 @@ from msrl.backends.worker import Look, Worker, leader
 from msrl.backends.workers import make_backend, make_courier, make_workers
 from msrl.deployment import Deployment
 from msrl.distribution.annotations import annotated
+from msrl.distribution.effects import keep_effects_single
 from msrl.distribution.fragments import check_fragments, check_sizes
 from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator
@@ -133,6 +134,8 @@ class Program:
                                     actors=deployment.actors, learners=deployment.learners)
         fragments = check_fragments(policy, annotated(fragments, self.graph), self.graph, actors=deployment.actors,
                                     learners=deployment.learners)
+        fragments = keep_effects_single(policy, fragments, self.graph, self.world.on_host(), actors=deployment.actors,
+                                        learners=deployment.learners)
         agents = AgentAxis(self.ops.agents.spread(), self.ops.agents.divisible(), self.ops.seen_whole)
         graph = self.graph
         if "decide-branches" in chosen(deployment.switches(), self.strict):

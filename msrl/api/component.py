@@ -14,6 +14,9 @@ class Component(ABC):
     """
 
     traceable: bool = True
+    replicable: bool = False
+    """On the host: may each instance of what it lives with have one of its own? Its methods then run once in each, on
+    the same values. If not, it is in one place, and what it does (writing, asking, counting) is done once."""
 
     @abstractmethod
     def init(self, key: jax.Array) -> Any:
