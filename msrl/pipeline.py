@@ -33,6 +33,7 @@ from msrl.distribution.effects import keep_effects_single
 from msrl.distribution.fragments import check_fragments, check_sizes
 from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator
+from msrl.engines.filling import check_counts
 from msrl.engines.guard import blank
 from msrl.engines.host import traceable
 from msrl.engines.library import make_ops
@@ -95,6 +96,7 @@ class Program:
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
         self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own))
+        check_counts(self.graph, self.world)
         if "overlap" in chosen(deployment.switches(), strict):
             self.graph = overlap(self.graph)
             verify(self.graph)
