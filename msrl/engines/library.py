@@ -5,8 +5,8 @@ tells what ops return without running them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -17,18 +17,31 @@ from msrl.api import Buffer, Record
 from msrl.engines.agents import Agents
 from msrl.engines.by_agent import cut_agents, fuse_by_agent
 from msrl.engines.cut import Cut
+from msrl.engines.declared import Declared
 from msrl.engines.layouts import Layouts
 from msrl.engines.ops import Layout, Op, alone, call_key, fuse, leaf_tree, make_op, op_key
 from msrl.engines.scopes import Scopes
 from msrl.engines.work import Tracing
 from msrl.engines.world import World
 from msrl.errors import TypeCheckError
-from msrl.ir.graph import Call, Graph
+from msrl.ir.graph import Call, Graph, Pure
 
 
 def make_ops(world: World, graph: Graph, batched: bool = True, non_finite: str = "ignore") -> "Ops":
     """The ops of a graph. `batched` and `non_finite` as in `Ops`."""
     return Ops(world, Layouts(world, graph), batched, non_finite)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A method as it was traced for the first time."""
+
+    component: str
+    method: str
+    make: Callable[["Ops"], Callable[..., Any]]  # what was traced, for ops that have traced nothing yet
+    given: tuple
+    jaxpr: Any
+    node: Pure | None = None  # an expression of the loop
 
 
 class Ops:
@@ -46,6 +59,8 @@ class Ops:
         self.learning = self._learning()
         self.devices: Any = None  # a `Devices`, if its programs run on several
         self.tracing = Tracing()
+        self._declared: dict[tuple[str, str], Declared] = {}
+        self.traces: dict[tuple[str, str], Trace] = {}  # the first of each op that is compiled
 
     @property
     def axes(self) -> Mapping[str, int]:
@@ -122,8 +137,8 @@ class Ops:
         component, method = node.component, node.method
         op = self.op(component, method)
         if op.traceable:
-            run = self.fused(component, method, self.layouts.of(node))
-            out, written = self.tracing.shape(run, self.keys_shape(op), states, args, kwargs)
+            out, written = self._trace((component, method, self.layouts.of(node)), self.keys_shape(op), states, args,
+                                       kwargs)
         else:
             out, written = self.host_shape(component, method, args), states or (None,)
         return out, (*written, *counter)
@@ -159,13 +174,21 @@ class Ops:
         state = buffer.init(part)
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (count, *x.shape)), state) if count > 1 else state
 
+    def declared(self, component: str, method: str, item: Record) -> Declared:
+        """What a buffer on the host is to return, one for a shard or learner."""
+        buffer, part = self.world.buffers[component], self.shard_item(item, component)
+        return self._declared.setdefault((component, method), Declared(
+            type(buffer).__name__, method, partial(buffer.output_shape, method, part)))
+
     def check_insert(self, component: str, item: Record) -> None:
         """Lets the buffer say what it thinks of such records. One on the host is not asked: it would allocate."""
         if self.world.over(component):
             check_rows(component, item, self.world.config.num_envs)
         if self.world.buffers[component].traceable:
             op, state = self.op(component, "insert"), jax.eval_shape(lambda: self.new_buffer(component, item))
-            jax.eval_shape(self.fused(component, "insert"), self.keys_shape(op), (state,), (), item.asdict())
+            given = self.keys_shape(op), (state,), (), item.asdict()
+            traced = jax.jit(partial(self.fused(component, "insert"))).trace(*given)
+            self._keep((component, "insert"), given, traced.jaxpr)
 
     def buffer_shape(self, node: Call, item: Record, args: tuple) -> Any:
         component, method = node.component, node.method
@@ -174,8 +197,15 @@ class Ops:
             return buffer.output_shape(method, item, *args)
         op = self.op(component, method)
         state = jax.eval_shape(lambda: self.new_buffer(component, item))
-        run = self.fused(component, method, self.layouts.of(node))
-        return self.tracing.shape(run, self.keys_shape(op), (state,), args, {})[0]
+        return self._trace((component, method, self.layouts.of(node)), self.keys_shape(op), (state,), args, {})[0]
+
+    def _trace(self, function: tuple, *given: Any) -> Any:
+        traced = self.tracing.trace(self.fused(*function), *given)
+        self._keep(function, given, traced.jaxpr)
+        return traced.out_info
+
+    def _keep(self, function: tuple, given: tuple, jaxpr: Any) -> None:
+        self.traces.setdefault(function[:2], Trace(*function[:2], lambda ops: ops.fused(*function), given, jaxpr))
 
 
 def check_rows(component: str, item: Record, num_envs: int) -> None:

@@ -9,6 +9,7 @@ Random keys depend on (seed, component and method, shard, how often the method w
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,6 +18,7 @@ import numpy as np
 
 from msrl.api import Buffer, Record
 from msrl.api.agreement import DEVICES, LEARNERS, in_scope, together
+from msrl.engines.declared import Declared
 from msrl.engines.leaf_axes import LeafDims
 from msrl.engines.platforms import start_jax
 from msrl.engines.world import Over, World, device
@@ -116,7 +118,15 @@ def _own_op(component: Any, method: str, over: Over | None = None) -> Op:
     def call(key, states, args, fields):
         state, out = function(states[0], key, *args)
         return out, (state,)
-    return Op(call, component.traceable, over=over)
+
+    def call_on_host(key, states, args, fields):
+        state, out = declared.parts(function(states[0], key, *args))
+        return declared.fit(out, args), (state,)
+
+    if component.traceable or isinstance(component, Buffer):
+        return Op(call, component.traceable, over=over)
+    declared = Declared(type(component).__name__, method, partial(component.output_shape, method))
+    return Op(call_on_host, False, over=over)
 
 
 def alone(op: Op, component: str, method: str) -> Callable[..., tuple[Any, tuple]]:

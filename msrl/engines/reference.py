@@ -15,6 +15,7 @@ import numpy as np
 from msrl.api import Record
 from msrl.engines.blame import blame
 from msrl.engines.cut import Meeting, Steps
+from msrl.engines.filling import check_sample
 from msrl.engines.finite import Fault, error_of, flags_of, floats, host, mended, names_of
 from msrl.engines.library import Ops
 from msrl.engines.ops import Layout, LeafDims, divide, fold_in, join, join_rows, leaf_tree, mean, op_keys, split, strong
@@ -87,6 +88,10 @@ class Reference(Host):
             mine = split((args, kwargs), axes, at, len(span))
             own = tuple(state[at] for state in states) if op.over and op.states else states
             out, after = run(self.root, np.int32(number), np.int32(count), own, *mine)
+            if component in self.world.buffers and not op.traceable and method != "insert":
+                out = self.ops.declared(component, method, self.items[component]).fit(out, mine[0])
+            if component in self.world.buffers and method == "sample" and op.traceable:
+                check_sample(self.world.buffers[component], after[0])
             outs.append(out)
             written.append(after)
         if (component, method) == ("learner", "learn") and self.ops.non_finite != "ignore":

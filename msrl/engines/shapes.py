@@ -15,7 +15,7 @@ import numpy as np
 
 from msrl.api import Component, Record
 from msrl.engines.blame import blame, title
-from msrl.engines.library import Ops
+from msrl.engines.library import Ops, Trace
 from msrl.engines.ops import leaf_tree, split, strong
 from msrl.engines.reference import metrics_of
 from msrl.engines.scopes import Scopes
@@ -151,11 +151,19 @@ class _Abstract(Machine):
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
         plain = {name: jax.tree.map(_struct, value) for name, value in inputs.items()}
 
+        def shape(given: dict[str, Any]) -> Any:
+            traced = self.ops.tracing.trace(make(self.ops), given)
+            trace = Trace("train", node.out, make, (given,), traced.jaxpr, node)
+            self.ops.traces.setdefault((trace.component, trace.method), trace)
+            return traced.out_info
+
+        def make(ops: Ops) -> Callable[..., Any]:
+            return lambda given: numbers(ops.scopes.evaluate(node, given))
+
         def evaluate() -> Any:
             if node.out in self.shapes.tabular:
                 return typical(node.out, self.shapes.tabular, self.ops.scopes)
-            return UNKNOWN if unknown(inputs) else self.ops.tracing.shape(
-                lambda given: numbers(self.ops.scopes.evaluate(node, given)), plain)
+            return UNKNOWN if unknown(inputs) else shape(plain)
 
         try:
             self.shapes.names[node.out] = found = self.attempt(node, evaluate)

@@ -107,6 +107,10 @@ class World:
                 return False
         return (self.buffers.get(component) or self.own[component]).traceable
 
+    def on_host(self) -> dict[str, bool]:
+        """The components of one's own that are not compiled, and whether each may run in several places."""
+        return {name: each.replicable for name, each in self.own.items() if not each.traceable}
+
     def over(self, component: str) -> Over | None:
         """What the component keeps one state for each of."""
         if component == "env" or (component in self.buffers and self.buffers[component].home == "actor"):
