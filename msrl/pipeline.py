@@ -18,7 +18,7 @@ import numpy as np
 from msrl import algorithms, envs
 from msrl import distribution as distributions
 from msrl.api import Config, Env, Trainer
-from msrl.backends.eager import Eager
+from msrl.backends.eager import Eager, run_eagerly
 from msrl.backends.learnt import Learnt, joined, stacked
 from msrl.backends.profiling import watch
 from msrl.backends.saving import Saving, check_loop
@@ -44,7 +44,7 @@ from msrl.engines.tables import decided
 from msrl.engines.world import make_world
 from msrl.envs.host import HostEnv
 from msrl.envs.wrappers import observed, stats
-from msrl.errors import UsageError
+from msrl.errors import Span, UsageError
 from msrl.feasibility import Setting, check, several_devices
 from msrl.frontend.lower import lower
 from msrl.ir.graph import base
@@ -94,7 +94,8 @@ class Program:
         self.checkpoint_every, self.start, self.profile = checkpoint_every, start, profile
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
-        self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own))
+        self.folded: set[tuple[str, Span]] = set()
+        self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own), folded=self.folded)
         check_counts(self.graph, self.world)
         if "overlap" in chosen(deployment.switches(), strict):
             self.graph = overlap(self.graph)
@@ -335,13 +336,11 @@ class Program:
         machine = machine or Reference(self.ops, self.root, self.shapes.items)
         return interpret(self.graph, machine), machine.reports
 
-    def eager(self) -> tuple[Names, list[dict[str, float]]]:
-        """The same from running `train` as plain Python; set a breakpoint in it."""
+    def eager(self, interaction: Eager | None = None) -> tuple[Names, list[dict[str, float]]]:
+        """The same from running `train` as plain Python; an interaction of one's own can watch it."""
         self.purity.check_unchanged()
-        machine = Reference(self.ops, self.root, self.shapes.items)
-        interaction = Eager(machine, self.graph)
-        self.trainer.train(interaction)
-        return interaction.resources, machine.reports
+        interaction = interaction or Eager(Reference(self.ops, self.root, self.shapes.items), self.graph)
+        return run_eagerly(self.trainer, interaction, self.folded)
 
 
 def compile(algorithm: str | type[Trainer], env: Any, *, seed: int = 0, seeds: int = 1, strict: bool = False,

@@ -1,25 +1,27 @@
-"""Runs `Trainer.train` as the plain Python it is, with the reference machine behind the interaction API.
+"""Runs `Trainer.train` as plain Python, with the reference machine behind the interaction API.
 
-This is what one steps through in a debugger. It gives the same numbers as the interpreter, to the bit.
+This is what one steps through in a debugger. It gives the same numbers as the interpreter, to the bit
+(msrl/backends/plain.py).
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from msrl.api import Interaction, Record, Step
-from msrl.engines.ops import Layout
+from msrl.api import Interaction, Record, Step, Trainer
+from msrl.backends.plain import place, plain_python
+from msrl.engines.ops import Layout, values
 from msrl.engines.reference import Reference
-from msrl.errors import RunError
+from msrl.errors import RunError, Span
 from msrl.ir.graph import Graph, calls
 from msrl.ir.interactions import INTERACTIONS
 
 
 class Eager(Interaction):
     def __init__(self, machine: Reference, graph: Graph):
-        self.machine = machine
+        self.machine, self.graph = machine, graph
         # Arrays do not say how they are divided among shards, learners and agents; the graph does, for each call.
         self.layouts: dict[tuple[str, int, str, str], set[Layout]] = {}
         for node in calls(graph.nodes):
@@ -28,6 +30,7 @@ class Eager(Interaction):
                 self.layouts.setdefault(at, set()).add(machine.ops.layouts.of(node))
         self.resources: dict[str, Any] = {}
         world = machine.world
+        self.buffers = world.buffers
         self._init("env", "$env")
         self._init("learner", "$learner", "$weights")
         self._init("metrics", "$metrics")
@@ -47,7 +50,7 @@ class Eager(Interaction):
         given = tuple(self.resources.get(resource, 0) for resource in reads)
         out, written = self.machine.apply(component, method, args, kwargs, given, self._layout(component, method))
         self.resources.update(zip(writes, written, strict=True))
-        return out
+        return values(out)
 
     def env_reset(self) -> Any:
         return self._run("env_reset", "env", "reset", (), {})
@@ -63,7 +66,9 @@ class Eager(Interaction):
 
     def _layout(self, component: str, method: str) -> Layout:
         """Of the line of the trainer that makes the call: the nearest frame that the graph knows."""
-        if component == "metrics" or method == "insert" or component in self.machine.world.own:
+        if component == "env":
+            return Layout((None,)) if method == "step" else Layout()
+        if component not in ("actor", "learner") and (method in ("insert", "sample") or component not in self.buffers):
             return Layout()  # a record's fields have a row for each environment
         frame = sys._getframe(1)
         while (at := (Path(frame.f_code.co_filename).name, frame.f_lineno, component, method)) not in self.layouts:
@@ -98,3 +103,12 @@ class Eager(Interaction):
 
     def _buffer(self, name: str | None) -> str:
         return name if name is not None else next(iter(self.machine.world.buffers))
+
+
+def run_eagerly(trainer: Trainer, interaction: Eager, folded: Set[tuple[str, Span]]
+                ) -> tuple[dict[str, Any], list[dict[str, float]]]:
+    """The resources and reports that the loop leaves. `folded` as of msrl/frontend/lower.py."""
+    places = frozenset(place(method, span) for method, span in folded)
+    machine = interaction.machine
+    plain_python(trainer, interaction.graph, machine.ops.tabular, places).train(interaction)
+    return interaction.resources, machine.reports

@@ -37,6 +37,9 @@ class TrainOptions:
     """Train this many, from --seed on: at once in one compiled program if possible, else one after another."""
     strict: bool = False
     """Run op by op under pinned settings, so that results are the same to the bit on every machine of a kind."""
+    eager: bool = False
+    """Run the loop as plain Python, in which breakpoint() and print work, and write no run folder. Far slower: give it
+    a small --total-steps."""
     run_dir: Annotated[Path | None, arg(metavar="DIR")] = None
     """Where to write the run folder: runs/<algorithm>-<env>-<seed>-<time> unless given. It must be empty."""
     json: bool = False
@@ -149,8 +152,10 @@ class VerifyOptions:
     """The environment: a name from `msrl list`, for instance CartPole-v1."""
     distributions: Annotated[tuple[str, ...], arg(metavar="D ...")] = ()
     """Distributions from `msrl list`, or file.py:Class; unless given, all that are synchronous and fit."""
-    backends: Annotated[tuple[str, ...], arg(metavar="B ...")] = ("inline", "threads")
-    """What runs the fragments: inline, threads, ray."""
+    backends: Annotated[tuple[str, ...], arg(metavar="B ...")] = ("eager", "anew", "sizes", "process", "inline",
+                                                                  "threads")
+    """What runs the fragments (inline, threads, ray), and what else the interpreter is held against: plain Python
+    (eager), ops compiled anew, another number of environments (sizes), another process."""
     instances: Annotated[tuple[int, ...], arg(metavar="N ...")] = ()
     """Numbers of instances of what is replicated; unless given, 1, 2 and 4, as far as there are shards."""
     updates: Annotated[int | None, arg(metavar="N")] = None

@@ -16,6 +16,7 @@ from msrl.engines.leaf_axes import LeafAxis, Probe
 from msrl.engines.ops import ArgDims, Layout, LeafDims
 from msrl.engines.rows import Environments, Rows, Samples
 from msrl.engines.scopes import Scopes
+from msrl.engines.tables import find_tabular
 from msrl.engines.world import World
 from msrl.errors import TypeCheckError
 from msrl.ir.axes import find_agent_axes, find_axes
@@ -28,7 +29,7 @@ class Layouts:
     """One for all that share a graph."""
 
     def __init__(self, world: World, graph: Graph):
-        self.world, self.graph = world, graph
+        self.world, self.graph, self.tabular = world, graph, frozenset(find_tabular(graph.nodes).loops)
         self.stores = {name: over for name in world.buffers if (over := world.over(name))}
         scopes, agents = Scopes(world.trainer, {}), len(world.env.spec.agents)
         self.axes = find_axes(graph, self.stores)  # until `confirm` has seen the shapes, what the graph alone tells

@@ -71,6 +71,11 @@ class Ops:
     def agents(self) -> Agents:
         return self.layouts.agents
 
+    @property
+    def tabular(self) -> frozenset[str]:
+        """The names that Python computes (msrl/engines/tables.py)."""
+        return self.layouts.tabular
+
     def part(self, shards: range, batched: bool | None = None) -> "Ops":
         """The same ops for some of the shards. What runs one shard alone is shared."""
         return self._shared(self.world.part(shards), self.batched if batched is None else batched)

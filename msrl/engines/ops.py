@@ -24,6 +24,7 @@ from msrl.engines.platforms import start_jax
 from msrl.engines.world import Over, World, device
 from msrl.errors import TypeCheckError
 
+LARGEST = float(np.finfo(np.float32).max)
 ArgDims = tuple[LeafDims | None, ...]  # for each argument, the dimensions of its leaves; () if it is given whole, None
 # if all leaves are divided on dimension 0
 
@@ -292,6 +293,17 @@ def call_key(base: jax.Array, shard: Any, count: Any) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(base, shard), count)
 
 
+def values(tree: Any) -> Any:
+    """Numbers and NumPy's arrays as JAX's arrays of 32 bits: what a name of the loop stands for in every mode."""
+    if getattr(tree, "weak_type", None) is False:
+        return tree  # an array already
+
+    def leaf(x: Any) -> Any:
+        return jnp.asarray(x) if isinstance(x, (np.ndarray, np.generic)) and x.dtype != object else x
+
+    return jax.tree.map(leaf, strong(tree))
+
+
 def strong(value: Any) -> Any:
     """Python numbers as 32-bit scalars, so that an op sees the same type whoever calls it."""
     parts = value.values() if type(value) is dict else value if type(value) is tuple else (value,)
@@ -302,15 +314,24 @@ def strong(value: Any) -> Any:
         match x:
             case bool():
                 return np.bool_(x)
-            case int():
-                return np.int32(x)
-            case float():
-                return np.float32(x)
+            case int() | float():
+                return _narrow(x)
         if getattr(x, "weak_type", False):
             return jax.ShapeDtypeStruct(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x.astype(x.dtype)
         return x
 
     return jax.tree.map(leaf, value)
+
+
+def _narrow(x: int | float) -> Any:
+    if abs(x) < 2**31 or (type(x) is int and x == -2**31):
+        return np.int32(x) if isinstance(x, int) else np.float32(x)
+    if isinstance(x, float) and not LARGEST < abs(x) < float("inf"):
+        return np.float32(x)
+    raise TypeCheckError(
+        f"A number, {x}, does not fit 32 bits.",
+        why="Values of the loop are JAX's: whole numbers from -2147483648 to 2147483647, and floats up to 3.4e38.",
+        instead="Count in larger units, or compute with constants only, which Python does while compiling.")
 
 
 def divide(args: tuple, fields: dict, rows: ArgDims) -> tuple[Any, Any]:

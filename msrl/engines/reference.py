@@ -18,10 +18,24 @@ from msrl.engines.cut import Meeting, Steps
 from msrl.engines.filling import check_sample
 from msrl.engines.finite import Fault, error_of, flags_of, floats, host, mended, names_of
 from msrl.engines.library import Ops
-from msrl.engines.ops import Layout, LeafDims, divide, fold_in, join, join_rows, leaf_tree, mean, op_keys, split, strong
+from msrl.engines.ops import (
+    Layout,
+    LeafDims,
+    divide,
+    fold_in,
+    join,
+    join_rows,
+    leaf_tree,
+    mean,
+    op_keys,
+    split,
+    strong,
+    values,
+)
 from msrl.errors import RunError, TypeCheckError
 from msrl.ir.graph import Call, Pure
 from msrl.ir.interp import Host
+from msrl.passes.fuse_stretches import is_selection
 
 
 @dataclass(frozen=True)
@@ -60,8 +74,13 @@ class Reference(Host):
         """Learns are judged as they are done: nothing is left to look at."""
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
+        """Tabular names are Python's; all others are computed by JAX, in 32 bits, as in a compiled program."""
+        as_it_is = self.fused or node.out in self.ops.tabular
         try:
-            return self.ops.scopes.evaluate(node, inputs)
+            if as_it_is or is_selection(node):
+                found = self.ops.scopes.evaluate(node, inputs)
+                return found if as_it_is else strong(found)
+            return values(self.ops.scopes.evaluate(node, {name: values(value) for name, value in inputs.items()}))
         except Exception:
             with blame(node, RunError):
                 raise
@@ -209,7 +228,7 @@ class Reference(Host):
     def report(self, method: str, args: tuple, kwargs: dict[str, Any], reads: tuple) -> int:
         if method == "init":
             return 0
-        self.reports.append({name: float(value) for name, value in metrics_of(args, kwargs).items()})
+        self.reports.append({name: float(strong(value)) for name, value in metrics_of(args, kwargs).items()})
         return reads[0] + 1
 
     def new_buffer(self, component: str) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from msrl.api import Component, Record
 from msrl.engines.blame import blame, title
 from msrl.engines.library import Ops, Trace
-from msrl.engines.ops import leaf_tree, split, strong
+from msrl.engines.ops import leaf_tree, split, strong, values
 from msrl.engines.reference import metrics_of
 from msrl.engines.scopes import Scopes
 from msrl.engines.tables import Tabular, find_tabular, typical
@@ -158,7 +158,7 @@ class _Abstract(Machine):
             return traced.out_info
 
         def make(ops: Ops) -> Callable[..., Any]:
-            return lambda given: numbers(ops.scopes.evaluate(node, given))
+            return lambda given: values(numbers(ops.scopes.evaluate(node, given)))
 
         def evaluate() -> Any:
             if node.out in self.shapes.tabular:
@@ -181,6 +181,11 @@ class _Abstract(Machine):
         with blame(node, TypeCheckError):
             try:
                 return work()
+            except OverflowError as problem:
+                raise TypeCheckError(
+                    f"{title(node)} has a whole number that does not fit 32 bits.", span=node.span, docs=DOCS,
+                    why="Values of the loop are JAX's, whose whole numbers end at 2147483647.",
+                    instead="Count in larger units, or use a float.") from problem
             except jax.errors.TracerArrayConversionError as problem:
                 raise TypeCheckError(
                     f"{title(node)} takes NumPy to a value that is computed at run time.", span=node.span,
