@@ -20,7 +20,7 @@ test: .venv/dev  ## the whole test suite
 
 check: .venv/dev  ## lint, types of the compiler parts, the architecture test
 	$(BIN)/ruff check .
-	$(BIN)/mypy msrl/errors.py msrl/loading.py msrl/ir msrl/frontend msrl/distribution msrl/passes msrl/deployment.py msrl/feasibility.py msrl/projection
+	$(BIN)/mypy msrl/errors.py msrl/tracebacks.py msrl/synonyms.py msrl/loading.py msrl/ir msrl/frontend msrl/distribution msrl/passes msrl/deployment.py msrl/feasibility.py msrl/projection
 	$(BIN)/python -m pytest -q tests/test_architecture.py
 
 verify: .venv/dev  ## the same bits under every synchronous distribution, backend and number of instances

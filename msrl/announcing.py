@@ -4,7 +4,17 @@ from collections import Counter
 
 from msrl.deployment import Deployment
 from msrl.ir.graph import Stretch, walk
+from msrl.jobs import Job
 from msrl.pipeline import Program
+
+
+def lines_of(program: Program, job: Job) -> list[str]:
+    seeds = f"seed {job.seed}" if job.seeds == 1 else f"seeds {job.seed} to {job.seed + job.seeds - 1}, " + (
+        "all at once" if program.seeds > 1 else "one after another")
+    spaces = f"{job.base.spec.observation} to {job.base.spec.action}"
+    return [f"algorithm    {job.algorithm}, {seeds}",
+            f"environment  {program.env.spec.id}: {spaces}, {job.config.num_envs} side by side",
+            *deployment_of(program, job.deployment), f"engine       {engine_of(program)}"]
 
 
 def deployment_of(program: Program, deployment: Deployment) -> list[str]:

@@ -32,12 +32,13 @@ from msrl.distribution.annotations import annotated
 from msrl.distribution.effects import keep_effects_single
 from msrl.distribution.fragments import check_fragments, check_sizes
 from msrl.distribution.place import place
-from msrl.engines.evaluation import Episodes, Evaluator
+from msrl.engines.evaluation import Episodes, Evaluator, Watch
 from msrl.engines.filling import check_counts
 from msrl.engines.guard import blank
 from msrl.engines.host import traceable
 from msrl.engines.library import make_ops
 from msrl.engines.ops import roots
+from msrl.engines.platforms import start_jax
 from msrl.engines.purity import find_pure_shapes
 from msrl.engines.reference import Reference
 from msrl.engines.tables import decided
@@ -307,10 +308,11 @@ class Program:
             value = stacked(value)
         return unstack(value, self.seeds) if self.seeds > 1 else [value]
 
-    def evaluate(self, episodes: int = 100) -> list[Episodes]:
-        """Plays the newest weights of each seed, in environments of their own."""
+    def evaluate(self, episodes: int = 100, watch: Watch = lambda ended: True) -> list[Episodes]:
+        """Plays the newest weights of each seed, in environments of their own. `watch` hears how many have ended."""
         seeds = zip(self.per_seed("$weights"), self.env_states(), strict=True)
-        return [self.evaluator(self.env.frozen(states), weights, jax.random.key(self.seed + number), episodes)
+        return [self.evaluator(self.env.frozen(states), weights, jax.random.key(self.seed + number), episodes,
+                               lambda ended, before=number * episodes: watch(before + ended))
                 for number, (weights, states) in enumerate(seeds)]
 
     def prepare(self, episodes: int = 0) -> None:
@@ -348,14 +350,14 @@ class Program:
         return interaction.resources, machine.reports
 
 
-def compile(algorithm: str | type[Trainer], env: str | Env, *, seed: int = 0, seeds: int = 1, strict: bool = False,
+def compile(algorithm: str | type[Trainer], env: Any, *, seed: int = 0, seeds: int = 1, strict: bool = False,
             config: Config | None = None, deployment: Deployment = Deployment(), checkpoint_every: int = 0,  # noqa: B008
             start: Checkpoint | None = None, profile: int | None = None, chaos: Chaos = Chaos(),  # noqa: B008
             non_finite: str = "stop", stream: int = 0, own_process: bool = False, **fields: Any) -> Program:
     """Compiles an algorithm for an environment. `fields` override the configuration's defaults."""
     cls = algorithms.load(algorithm) if isinstance(algorithm, str) else algorithm
     settings = algorithms.configured(cls, config, fields)
-    original = envs.make(env) if isinstance(env, str) else env
+    original = envs.make(env)
     check_deployment(deployment, original, settings, strict)
     if isinstance(original, HostEnv):
         original.exact = strict
@@ -370,10 +372,9 @@ def check_deployment(deployment: Deployment, env: Env, config: Config, strict: b
     policy = check(deployment)
     name = env.spec.id.rpartition(":")[2]
     twin = name if not env.traceable and name in envs.JAX else None  # the same environment in JAX
-    # Else there is no need to start JAX yet.
-    on_devices = several_devices(deployment, policy) or deployment.devices is not None
+    on_devices = several_devices(deployment, policy) or deployment.devices is not None  # else JAX need not start yet
     # Strict mode runs shard by shard, so that it needs no device for each.
-    devices = deployment.learners if strict else jax.local_device_count() if on_devices else 1
+    devices = deployment.learners if strict else start_jax() if on_devices else 1
     check(deployment, Setting(env.spec.id, env.traceable, len(env.spec.agents), config.num_envs, config.shards,
                               config.learner_shards, config.agent_shards, devices, twin))
 

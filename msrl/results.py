@@ -9,6 +9,7 @@ import numpy as np
 from msrl.engines.evaluation import Episodes
 from msrl.pipeline import Update
 from msrl.runtime.checkpoints import Checkpoint
+from msrl.runtime.lease import Lease
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,17 @@ class Start:
 
     checkpoint: Checkpoint | None
     rows: list[dict[str, Any]]  # of the metrics so far
+    lease: Lease | None = None  # of the run folder
+    notes: tuple[str, ...] = ()  # what to say of it
+
+
+class Stopped(Exception):
+    """The run was stopped before there was a result to give: before its first update, or with workers gone.
+    `checkpoint`: is there one to go on from? `steps`: where that is."""
+
+    def __init__(self, checkpoint: bool, steps: int):
+        super().__init__()
+        self.checkpoint, self.steps = checkpoint, steps
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ leaves a marker, a JAX primitive, at which a learner's program is cut: whoever r
 has, and hands the mean back.
 """
 
-from functools import partial
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -49,12 +50,28 @@ def together(tree: Any) -> Any:
     return jax.tree.unflatten(form, found)
 
 
-@partial(jax.jit, static_argnums=0)
 def apply_gradients(optimiser: optax.GradientTransformation, params: Any, opt: Any, grads: Any) -> tuple[Any, Any]:
     """(params, opt) after one step on the gradients that all learners agree on. A program of its own within a
     learner's, known by its name: what keeps parameters in one place for all learners runs it there."""
-    updates, opt = optimiser.update(agree(grads), opt, params)
-    return optax.apply_updates(params, updates), opt
+    update = optimiser.update
+    try:
+        program = _PROGRAMS.get(update) or _PROGRAMS.setdefault(update, _make_program(weakref.ref(update)))
+    except TypeError:  # it has no hash or no weak references, so it is traced every time
+        program = _make_program(lambda: update)
+    return program(params, opt, grads)
+
+
+# By an optimiser's `update`, which none of them keeps alive. An optimiser that was a static argument of one `jit` for
+# all would stay in JAX's caches, with all that was traced for it, and so would those of every earlier run.
+_PROGRAMS: "weakref.WeakKeyDictionary[Callable[..., Any], Callable[..., Any]]" = weakref.WeakKeyDictionary()
+
+
+def _make_program(find_update: Callable[[], Any]) -> Callable[..., Any]:
+    def apply_gradients(params: Any, opt: Any, grads: Any) -> tuple[Any, Any]:
+        updates, opt = find_update()(agree(grads), opt, params)
+        return optax.apply_updates(params, updates), opt
+
+    return jax.jit(apply_gradients)
 
 
 def in_scope(axis: str) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import ray
 from ray import _raylet
-from ray._private import ray_constants
+from ray._private import ray_constants, utils
 from ray.exceptions import ObjectLostError, RayActorError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -36,6 +36,7 @@ from msrl.engines.reference import Reference
 from msrl.errors import LostError, RoomError, UsageError
 from msrl.runtime import cache
 from msrl.runtime.chaos import Fault, Killed
+from msrl.runtime.interrupts import end_keeping_signals, signals_kept
 from msrl.runtime.tracing import Trace
 
 CPUS = 0.5  # per worker: instances wait for one another most of the time
@@ -294,7 +295,7 @@ def join_cluster(address: str | None, workers: int) -> bool:
         return False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), signals_kept(utils):
         # JAX warns of forks. Those of Ray become other programs at once, and never get as far as JAX.
         warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
         if address is None:
@@ -309,7 +310,7 @@ def join_cluster(address: str | None, workers: int) -> bool:
 
 
 def leave_cluster() -> None:
-    ray.shutdown()
+    end_keeping_signals(ray.shutdown)
     if os.environ.pop(OWN, None):
         for name in TOKEN:
             del os.environ[name]

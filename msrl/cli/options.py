@@ -6,7 +6,6 @@ refused before that, with the nearest ones named.
 """
 
 import dataclasses
-import difflib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from msrl.cli.deploying import PlacementOptions
 from msrl.cli.helptext import REGISTRY
 from msrl.deployment import Deployment
 from msrl.errors import UsageError
+from msrl.synonyms import suggest
 
 Algorithm = Annotated[Positional[str], arg(metavar="ALGORITHM", help="A name from `msrl list`, or file.py:Class.")]
 Environment = Annotated[str, arg(metavar="ENV")]
@@ -63,6 +63,9 @@ class TrainOptions:
     """What becomes of an update with a NaN or an infinity in its batch, its metrics or the new parameters: stop ends
     the run, skip leaves the update out, rollback goes back to the last snapshot (--restarts times), ignore looks at
     none."""
+    grace: Annotated[str, arg(metavar="TIME")] = "0"
+    """How long a stop may take once a signal has asked for it, like 30s; then it stops at once, with its last
+    checkpoint. 0 for any time."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,9 @@ class ResumeOptions:
     """The run's environment; the same goes for it."""
     non_finite: Annotated[NonFinite | None, arg(help_behavior_hint="(default: as the run had it)")] = None
     """What becomes of an update that is not finite, if that is to be another thing than before."""
+    grace: Annotated[str, arg(metavar="TIME")] = "0"
+    """How long a stop may take once a signal has asked for it, like 30s; then it stops at once, with its last
+    checkpoint. 0 for any time."""
     json: bool = False
     """Print a JSON object as the last line of standard output; what is for people goes to standard error."""
 
@@ -253,10 +259,11 @@ def check_flags(args: list[str], known: set[str], prog: str) -> None:
     for word in args:
         flag = word.partition("=")[0].replace("_", "-")
         if word.startswith("--") and len(word) > 2 and flag not in known:
-            near = difflib.get_close_matches(flag, sorted(known), n=1, cutoff=0.6)
+            names = {each.removeprefix("--").replace("-", "_"): each for each in sorted(known)}
+            near = " or ".join(names[each] for each in suggest(flag.removeprefix("--"), names))
             raise UsageError(
                 f"{prog} has no flag {word.partition('=')[0]}.",
-                why=f"Did you mean {near[0]}?" if near else "Nothing it has is called alike.",
+                why=f"Did you mean {near}?" if near else "Nothing it has is called alike.",
                 instead=f"See all of them: {prog} --help")
 
 

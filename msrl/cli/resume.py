@@ -9,4 +9,4 @@ from msrl.resuming import resumed
 def main(args: list[str], began: float) -> int:
     options, flags, deployment = read_two(ResumeOptions, deploying.DeploymentOptions, args, "msrl resume")
     return execute(lambda: resumed(options.run, options.checkpoint, options.algorithm, options.env, deployment,
-                                   options.non_finite, own_process=True, **flags), options.run, options.json, began)
+                                   options.non_finite, own_process=True, **flags), options, options.run, began)

@@ -1,5 +1,6 @@
 """`msrl train`: trains, shows how it goes, and leaves a run folder."""
 
+import re
 import shlex
 import signal
 import sys
@@ -10,7 +11,8 @@ from rich.console import Console
 
 from msrl import resuming
 from msrl.cli.deploying import DeploymentOptions
-from msrl.cli.options import TRAIN, TrainOptions, read_with_algorithm
+from msrl.cli.options import TRAIN, ResumeOptions, TrainOptions, read_with_algorithm
+from msrl.errors import UsageError
 from msrl.jobs import Job, prepare
 from msrl.results import Result, Start
 from msrl.running import Stopped, run
@@ -18,6 +20,7 @@ from msrl.runtime.display import ConsoleDisplay
 from msrl.runtime.files import dumps
 from msrl.runtime.folder import INTERRUPTED, RunFolder, check_free, default_path
 from msrl.runtime.interrupts import Interrupts
+from msrl.runtime.outlet import Outlet
 from msrl.runtime.profile import FILE as TRACE
 
 
@@ -35,37 +38,61 @@ def main(args: list[str], began: float) -> int:
                        chaos=options.chaos, non_finite=options.non_finite, deployment=given.deployment,
                        own_process=True), None
 
-    return execute(make, options.run_dir, options.json, began)
+    return execute(make, options, options.run_dir, began)
 
 
-def execute(make: Callable[[], tuple[Job, Start | None]], path: Path | None, as_json: bool, began: float) -> int:
+def execute(make: Callable[[], tuple[Job, Start | None]], options: TrainOptions | ResumeOptions, path: Path | None,
+            began: float) -> int:
     """Runs what `make` gives, in the run folder `path`, and says how it went."""
-    console = Console(file=sys.stderr if as_json else sys.stdout)
+    grace = seconds_of(options.grace)
+    others = [sys.stderr] if options.json else [sys.stdout, sys.stderr]
+    console = Console(file=Outlet(others, lambda: interrupts.ask(signal.SIGPIPE)))
     display = ConsoleDisplay(console)
     folders: list[RunFolder] = []
 
     def asked(number: int) -> None:
-        display.say(f"{signal.Signals(number).name}: stopping after the current update. Once more stops at once.")
+        within = f" within {grace:g} seconds" if grace else ""
+        display.say(f"{signal.Signals(number).name}: stopping after the current update{within}. Once more stops at "
+                    "once.")
 
-    def at_once(number: int) -> None:
+    def at_once(number: int, late: bool) -> None:
         for each in folders:
             each.abandon()
+        if late:
+            display.say(f"The grace period of {grace:g} seconds is over: stopped at once.")
         console.show_cursor(True)
 
-    with Interrupts(asked, at_once) as interrupts:
+    with Interrupts(asked, at_once, grace) as interrupts:
         job, start = make()
         path = path or default_path(job.algorithm, job.base.spec.id, job.seed)
         try:
-            result = run(job, path, display, stop=lambda: interrupts.signal is not None, opened=folders.append,
-                         began=began, start=start)
-        except Stopped:
-            display.say("Stopped before the first update: nothing was written.")
-            return interrupts.exit_code
-    display.say(*report(result, job))
-    if as_json:
-        sys.stdout.write(dumps(result.summary()) + "\n")
-        sys.stdout.flush()
+            result = run(job, path, display, stop=interrupts.stop, opened=folders.append, began=began, start=start)
+        except Stopped as stopped:
+            display.say(*last_words(stopped, job, path))
+            return 0 if stopped.checkpoint else interrupts.exit_code
+        display.say(*report(result, job))
+        if options.json:
+            Outlet([sys.stdout]).line(dumps(result.summary()))
     return interrupts.exit_code if result.status == INTERRUPTED and not result.resumable else 0
+
+
+def seconds_of(text: str) -> float:
+    """A length of time: 30, 30s, 2m, 1h."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h|)", text)
+    if not found:
+        raise UsageError(f"--grace is {text!r}.", why="It is the time that a stop may take, and 0 is any time.",
+                         instead="Use a number of seconds, or one with s, m or h behind it, like 30s.",
+                         docs="docs/command-line.md#stopping")
+    return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
+
+
+def last_words(stopped: Stopped, job: Job, path: Path) -> list[str]:
+    """What to say of a run that was stopped before it had a result."""
+    if not stopped.checkpoint:
+        return ["Stopped before the first checkpoint: there is nothing to go on from." if path.exists() else
+                "Stopped before the first update: nothing was written."]
+    return [f"interrupted  there is a checkpoint after {stopped.steps:,} steps",
+            f"resume       {resuming.command(job, str(path))}"]
 
 
 def report(result: Result, job: Job) -> list[str]:
@@ -73,6 +100,8 @@ def report(result: Result, job: Job) -> list[str]:
     lines = []
     if result.status == INTERRUPTED:
         lines += [f"interrupted  after {result.env_steps:,} steps; what was reached is saved"]
+    elif result.eval_return_mean is None:
+        lines += ["stopped      after the last update; it was not evaluated"]
     if result.status == INTERRUPTED and result.resumable:
         lines += [f"resume       {resuming.command(job, str(result.run_dir))}"]
     if result.eval_return_mean is not None:

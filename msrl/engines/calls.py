@@ -6,6 +6,7 @@ of the loop; that nothing is raised inside XLA (`check` does, after the program)
 wrong, or a learn was not finite, the host is not asked any more.
 """
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -67,15 +68,19 @@ class HostCalls:
               ) -> tuple[Any, Any]:
         """The call as a part of the program that is being traced: (value of that shape, token)."""
         (given, form), (shapes, made) = jax.tree.flatten((args, fields)), jax.tree.flatten(shape)
+        # The executable keeps what it calls, out of the garbage collector's sight, and who owns the executable owns
+        # this, too: with a strong reference, no run on the host would ever be freed.
+        owner = weakref.ref(self)
 
         def call(token: Any, halted: Any, *leaves: Any) -> tuple:
-            if self.problem is None and not halted:
+            host = owner()
+            if host is not None and host.problem is None and not halted:
                 try:
-                    self.first()
-                    found = self.step(node, *jax.tree.unflatten(form, leaves))
+                    host.first()
+                    found = host.step(node, *jax.tree.unflatten(form, leaves))
                     return *map(fitted, jax.tree.leaves(found), shapes), TOKEN
                 except BaseException as problem:  # for `check`: XLA would make a text of it
-                    self.problem = problem
+                    host.problem = problem
             return *(np.zeros(each.shape, each.dtype) for each in shapes), TOKEN
 
         made_of = (*shapes, jax.ShapeDtypeStruct((), np.int32))

@@ -19,6 +19,7 @@ import numpy as np
 from msrl.api import Buffer, Record
 from msrl.api.agreement import DEVICES, LEARNERS, in_scope, together
 from msrl.engines.declared import Declared
+from msrl.engines.platforms import start_jax
 from msrl.engines.world import Over, World, device
 from msrl.errors import TypeCheckError
 
@@ -210,6 +211,7 @@ def settle_devices(out: Any) -> Any:
 def roots(seed: int, seeds: int, stream: int = 0) -> jax.Array:
     """The key that all random numbers of a run start from, or one for each seed. `stream`: how often the run has gone
     back, which is to draw others than before."""
+    start_jax()
     keys = [jax.random.key(seed + number) for number in range(seeds)]
     keys = [jax.random.fold_in(key, stream) for key in keys] if stream else keys
     return jnp.stack(keys) if seeds > 1 else keys[0]

@@ -21,6 +21,7 @@ from msrl.engines.tables import Tabular, find_tabular, typical
 from msrl.errors import Span, TypeCheckError
 from msrl.ir.graph import Call, For, Graph, If, Pure, While, base, calls, definitions, is_resource, walk
 from msrl.ir.interp import Machine, Names, run_nodes
+from msrl.tracebacks import author_span
 
 DOCS = "docs/loop-language.md"
 
@@ -149,17 +150,23 @@ class _Abstract(Machine):
                 return work()
             except jax.errors.TracerArrayConversionError as problem:
                 raise TypeCheckError(
-                    f"{title(node)} takes NumPy to a value that is computed at run time.", span=node.span, docs=DOCS,
+                    f"{title(node)} takes NumPy to a value that is computed at run time.", span=node.span,
+                    also=author_span(problem), docs=DOCS,
                     why="NumPy needs the numbers themselves, which are not there while the loop is being compiled.",
                     instead="Use `jax.numpy`, which has the same functions.") from problem
             except (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError) as problem:
+                # In a component, as against a line of the loop, an `if` is Python's, too.
+                decide, choose, indices = "`if`, ", "`jnp.where`, ", ""
+                if isinstance(node, Pure):
+                    decide = choose = ""
+                    indices = " What depends on loop indices alone may stay as it is, on a line of its own."
                 raise TypeCheckError(
-                    f"{title(node)} needs a number while the loop is being compiled.", span=node.span, docs=DOCS,
-                    why="Its input is computed at run time, and Python's `max`, `min`, `int`, `float`, `round` and "
-                        "indices of lists look at the number itself.",
-                    instead="Use the array form: `jnp.maximum`, `jnp.minimum`, `.astype(int)`, `jnp.array(list)[i]`. "
-                            "What depends on loop indices alone may stay as it is, on a line of its own.",
-                ) from problem
+                    f"{title(node)} needs a number while the loop is being compiled.", span=node.span,
+                    also=author_span(problem), docs=DOCS,
+                    why=f"Its input is computed at run time, and Python's {decide}`max`, `min`, `int`, `float`, "
+                        "`round` and indices of lists look at the number itself.",
+                    instead=f"Use the array form: {choose}`jnp.maximum`, `jnp.minimum`, `.astype(int)`, "
+                            f"`jnp.array(list)[i]`.{indices}") from problem
 
     # -- control flow ------------------------------------------------------------------------------------------------
 

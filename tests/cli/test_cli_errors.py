@@ -1,5 +1,8 @@
 """Bad input: one clear message with the remedy, exit code 2, and nothing written."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,21 @@ For one of your own: write path/to/file.py:TrainerClass.
 UsageError: msrl train {TINY}:Tiny has no flag --nois.
 Did you mean --noise?
 See all of them: msrl train {TINY}:Tiny --help
+"""),
+    "a flag of another library": (["train", "ppo", "--env", "CartPole-v1", "--lr", "3e-4"], """\
+UsageError: msrl train ppo has no flag --lr.
+Did you mean --learning-rate?
+See all of them: msrl train ppo --help
+"""),
+    "one that may mean two": (["train", "sac", "--env", "Pendulum-v1", "--lr=3e-4"], """\
+UsageError: msrl train sac has no flag --lr.
+Did you mean --actor-learning-rate or --critic-learning-rate?
+See all of them: msrl train sac --help
+"""),
+    "a flag of a library with other words": (["train", "dqn", "--env", "CartPole-v1", "--buffer_size", "9"], """\
+UsageError: msrl train dqn has no flag --buffer_size.
+Did you mean --capacity?
+See all of them: msrl train dqn --help
 """),
     "a flag like no other": (["eval", "run", "--zzzzzz=3"], """\
 UsageError: msrl eval has no flag --zzzzzz.
@@ -167,3 +185,17 @@ def test_a_mistake_in_the_users_code_comes_with_its_traceback():
     assert told.endswith("\nZeroDivisionError: division by zero\n\n")
     problem.span = None  # not of a line of the loop
     assert origin(problem) == "" and origin(UsageError("no", span=span)) == ""
+
+
+@pytest.mark.parametrize("platform, why", [
+    ("cuda", "No plug-in for cuda is installed, or it found no device."),
+    ("nonsense", "Unable to initialize backend 'nonsense': Backend 'nonsense' is not in the list of known backends: "),
+])
+def test_a_platform_that_jax_cannot_start(platform, why, tmp_path):
+    words = ["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--run-dir", str(tmp_path / "run")]
+    done = subprocess.run([sys.executable, "-m", "msrl.cli.main", *words], capture_output=True,
+                          env={**os.environ, "JAX_PLATFORMS": platform}, text=True, check=False, timeout=300)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert f"UsageError: JAX cannot start the platform '{platform}'.\n{why}" in done.stderr
+    assert "\nUnset JAX_PLATFORMS, or set JAX_PLATFORMS=cpu." in done.stderr
+    assert not (tmp_path / "run").exists()

@@ -106,6 +106,28 @@ def test_what_is_refused(msrl, stopped, args, told):
     assert sorted(path.name for path in Path("run").rglob("*")) == before
 
 
+def test_killed_before_its_first_checkpoint(msrl, stopped):
+    """It starts again from the beginning, and says so."""
+    shutil.rmtree("run/checkpoints")
+    code, out, err = msrl("resume", "run", "--algorithm", ALGORITHM, "--json")
+    assert code == 0, err
+    assert "resume       The run has no checkpoint yet: it starts again from the beginning.\n" in err
+    assert json.loads(out.splitlines()[-1])["weights_sha256"] == stopped["weights_sha256"]
+
+
+def test_killed_while_its_folder_was_made(msrl, stopped):
+    """In a folder that was there already, as a disk of its own may be."""
+    for each in Path("run").iterdir():
+        if each.name not in ("lease.json", "deployment.toml"):
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    assert msrl("resume", "run") == (2, "", """\
+UsageError: The run in run was killed while its folder was being made.
+It has no config.json, and nothing was trained yet.
+Train it again, with the same command: the folder counts as empty.
+See docs/resuming.md.
+""")
+
+
 def test_a_finished_run(msrl, train):
     train("--run-dir", "run")
     assert msrl("resume", "run") == (2, "", """\
@@ -129,6 +151,7 @@ def test_a_file_that_nobody_has_named_is_not_executed(msrl, stopped, tmp_path):
 UsageError: The run's {flag} is a file, {bad}:Bad.
 You have not named it on this machine, and what only a folder names is not executed.
 If you trust it: msrl {command} run --{flag} {bad}:Bad
+See docs/security.md.
 """)
     Path("run/config.json").write_text(json.dumps(config))
     (Path("run") / "deployment.toml").write_text(f'distribution = "{bad}:Bad"\n')
@@ -147,7 +170,8 @@ def test_a_config_that_is_not_ours_is_told_of(data):
     """A value of another kind, a key that is missing, text that is cut off: a message, and no traceback."""
     good = dict(algorithm="ppo", env="CartPole-v1", env_id="jax:CartPole-v1", config={}, seeds=[0], strict=False,
                 eval_every=0, eval_episodes=1, checkpoint_every=0, checkpoint_keep=1, restarts=0, env_timeout=0.0,
-                profile=False, non_finite="stop", status="running")
+                profile=False, non_finite="stop", status="running", flags={}, observation="Box(4,) of float32",
+                action="Discrete(2) of int32", agents=0)
     name = data.draw(st.sampled_from(sorted(good)))
     simple = st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=3)
     junk = simple | st.lists(simple, max_size=2) | st.dictionaries(st.text(max_size=2), simple, max_size=2)

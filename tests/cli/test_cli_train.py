@@ -12,6 +12,7 @@ from msrl.jobs import prepare
 from msrl.results import interquartile_mean
 from msrl.running import run
 from msrl.runtime.display import Display
+from msrl.runtime.interrupts import Stop
 from tests.cli.conftest import TINY
 
 KEYS = {"algorithm", "env", "distribution", "backend", "seed", "env_steps", "compile_seconds", "train_seconds",
@@ -148,13 +149,19 @@ def test_a_failure_leaves_what_was_reached(msrl):
     code, out, err = msrl("train", f"{TINY}:Failing", "--env", "CartPole-v1", "--run-dir", "run", "--json",
                           "--total-steps", "640")
     assert (code, out) == (1, "")
-    line = TINY.read_text().splitlines().index('            msrl.report(tick=msrl.call("bomb", "tick"))') + 1
+    lines = TINY.read_text().splitlines()
+    line = lines.index('            msrl.report(tick=msrl.call("bomb", "tick"))') + 1
+    raised = next(number for number, text in enumerate(lines, 1) if "The bomb went off" in text)
     assert err.endswith(f"""
 RunError: The bomb went off.
 
   {TINY}:{line}
 {line:>5} | msrl.report(tick=msrl.call("bomb", "tick"))
                          ^^^^^^^^^^^^^^^^^^^^^^^^^
+
+  {TINY}:{raised}
+{raised:>5} | {lines[raised - 1].strip()}
+        {"^" * len(lines[raised - 1].strip())}
 
 It was asked three times.
 """)
@@ -189,7 +196,12 @@ def test_compiling_from_python_gives_the_program():
 
 def test_stopped_after_training_it_is_not_evaluated(tmp_path):
     """All updates are in, and the wish to stop comes with the question whether to evaluate."""
-    asked = iter([False, False, False, True])
-    result = run(prepare(f"{TINY}:Tiny", "CartPole-v1"), tmp_path / "run", Display(), stop=lambda: next(asked))
-    assert (result.status, result.env_steps, result.eval_return_mean) == ("interrupted", 64, None)
+    class Late(Stop):
+        asked = iter([False, False, False, True])
+
+        def __call__(self):
+            return next(self.asked)
+
+    result = run(prepare(f"{TINY}:Tiny", "CartPole-v1"), tmp_path / "run", Display(), stop=Late())
+    assert (result.status, result.env_steps, result.eval_return_mean) == ("finished", 64, None)
     assert {path.name for path in (tmp_path / "run").iterdir()} == FILES
