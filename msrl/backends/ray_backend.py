@@ -43,6 +43,8 @@ CPUS = 0.5  # per worker: instances wait for one another most of the time
 PLACE_SECONDS = 60.0  # for a cluster to set aside what it has, if others hold it
 NEWS_SECONDS = 5.0  # until a process that died is known to have died
 TOKEN = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")  # where Ray looks for it
+# What Ray raises where a token is missing or wrong; older versions have no such thing.
+REFUSED: tuple[type[Exception], ...] = tuple(filter(None, [getattr(ray.exceptions, "AuthenticationError", None)]))
 OWN = "MSRL_OWN_TOKEN"  # that the above are ours to take away
 SOME = 0.001  # of a host's own resource, of which there is 1: enough to be placed there
 
@@ -298,7 +300,13 @@ def join_cluster(address: str | None, workers: int) -> bool:
             return True
         try:
             ray.init(address, **quiet)
-        except ConnectionError as problem:
+        except (ConnectionError, *REFUSED) as problem:
+            if any(isinstance(each, REFUSED) for each in (problem, problem.__cause__)):
+                raise UsageError(f"The Ray cluster at {address} asks for a token.",
+                                 why="Whoever reaches a cluster can run code in it, so it lets in those who know its "
+                                     "token; this process has none, or another.",
+                                 instead="Set what the cluster was started with: RAY_AUTH_MODE=token and "
+                                         "RAY_AUTH_TOKEN_PATH=FILE.", docs="docs/distributions.md#ray") from problem
             raise UsageError(f"There is no Ray cluster at {address}.", why=str(problem).strip(),
                              instead="Start one with `ray start --head`, or leave the address out.") from problem
     return True
