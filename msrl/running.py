@@ -22,7 +22,7 @@ from msrl.errors import LostError, MsrlError, NonFiniteError, RoomError
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
-from msrl.results import Result, Start, interquartile_mean, rewound, score_of
+from msrl.results import Result, Start, explained, interquartile_mean, rewound, score_of
 from msrl.runtime import strict as surroundings
 from msrl.runtime import weights
 from msrl.runtime.chaos import Killed
@@ -43,7 +43,8 @@ def run(job: Job, path: Path | None, display: Display, stop: Callable[[], bool] 
         start: Start | None = None) -> Result:
     """Trains a job. `stop` is asked between chunks; `opened` hears of the run folder once it exists; `start` is what a
     run that was stopped goes on from."""
-    return Run(job, path, display, stop, opened, time.perf_counter() if began is None else began, start)()
+    with explained(path):
+        return Run(job, path, display, stop, opened, time.perf_counter() if began is None else began, start)()
 
 
 class Stopped(Exception):

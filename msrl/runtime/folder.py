@@ -16,6 +16,7 @@ It always holds that every file is complete: metrics grow by whole lines, all el
 place. Nothing exists before `open`, which comes with the first update.
 """
 
+import errno
 import json
 import os
 import shutil
@@ -26,6 +27,7 @@ from typing import Any
 
 from msrl.errors import UsageError
 from msrl.runtime import curve, weights
+from msrl.runtime.disk import Board, room_not_needed
 from msrl.runtime.files import dumps, put, write
 from msrl.runtime.preload import late
 
@@ -78,7 +80,7 @@ class RunFolder:
             check_free(path)
         self.path, self.about, self.command = path, about, command
         self.rows: list[dict[str, Any]] = list(resumed or ())
-        self._boards: dict[str, Any] = {}
+        self._boards: dict[str, Board] = {}
         self._metrics: int | None = None
 
     @property
@@ -101,12 +103,16 @@ class RunFolder:
     def row(self, row: dict[str, Any]) -> None:
         assert self._metrics is not None, "open comes first"
         self.rows.append(row)
-        os.write(self._metrics, (dumps(row) + "\n").encode())  # one call, so that no line is ever torn
+        line = (dumps(row) + "\n").encode()
+        written = os.write(self._metrics, line)  # one call, so that no line is ever torn
+        if written < len(line):  # as much as there was room for
+            os.ftruncate(self._metrics, os.lseek(self._metrics, 0, os.SEEK_END) - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path / "metrics.jsonl"))
         board = self._board(str(row.get("seed", "all")))
         for name, value in row.items():
             if isinstance(value, (int, float)) and name not in ("env_steps", "seed", "seeds"):
                 tag = name.replace("eval_", "eval/", 1) if name.startswith("eval_") else f"train/{name}"
-                board.add_scalar(tag, value, row["env_steps"])
+                board.add(tag, value, row["env_steps"])
 
     def rewind(self, rows: list[dict[str, Any]]) -> None:
         """Forgets all rows but these: what came after them will come again."""
@@ -120,7 +126,12 @@ class RunFolder:
         place = self.path / "weights" / str(seed)
         aside = place.with_name(f".{place.name}")
         shutil.rmtree(aside, ignore_errors=True)
-        weights.save(aside, tree)
+        try:
+            weights.save(aside, tree)
+        except BaseException:
+            for left in place.parent.glob(f"{aside.name}*"):  # Orbax has a folder of its own beside it
+                shutil.rmtree(left, ignore_errors=True)
+            raise
         put(aside, place)  # a run that goes on has kept something before
 
     def close(self, status: str, result: dict[str, Any] | None = None) -> None:
@@ -130,11 +141,12 @@ class RunFolder:
         assert self._metrics is not None
         os.close(self._metrics)
         for board in self._boards.values():
-            board.close()
+            board.end()
         if result is not None:
             write(self.path / "result.json", (dumps(result, indent=2) + "\n").encode())
-        drawn = curve.draw(self.rows, title=f"{self.about['algorithm']} on {self.about['env']}")
-        write(self.path / "curve.png", drawn)
+        with room_not_needed():
+            drawn = curve.draw(self.rows, title=f"{self.about['algorithm']} on {self.about['env']}")
+            write(self.path / "curve.png", drawn)
         self._status(status)
 
     def abandon(self) -> None:
@@ -146,9 +158,10 @@ class RunFolder:
         self.about["status"] = status
         write(self.path / "config.json", (dumps(self.about, indent=2) + "\n").encode())
 
-    def _board(self, name: str) -> Any:
+    def _board(self, name: str) -> Board:
         if name not in self._boards:
-            self._boards[name] = late("tensorboardX").SummaryWriter(str(self.path / "tensorboard" / name))
+            self._boards[name] = Board(lambda: late("tensorboardX").SummaryWriter(
+                str(self.path / "tensorboard" / name), max_queue=1000))
         return self._boards[name]
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from msrl.errors import UsageError
+from msrl.runtime.disk import hush
 from msrl.runtime.preload import late
 
 
@@ -31,6 +32,7 @@ def save(folder: Path, tree: Any) -> None:
 
 def save_arrays(folder: Path, nested: dict[str, Any]) -> None:
     """Nested dicts of arrays. Empty ones are left out: Orbax takes none."""
+    hush("orbax", "absl")
     with _checkpointer() as checkpointer:
         checkpointer.save(folder.absolute(), {name: x for name, x in nested.items() if isinstance(x, dict) or x.size})
 
