@@ -7,62 +7,63 @@ with all that it reached, or none.
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from msrl import faults, pipeline
-from msrl.announcing import deployment_of, engine_of, loss_of
-from msrl.elastic import Elastic
-from msrl.engines.evaluation import Episodes
+from msrl.announcing import lines_of, loss_of, planned_steps
+from msrl.backends.schedule import AT_END
+from msrl.elastic import Elastic, Grown
+from msrl.engines.evaluation import Abandoned, Episodes
 from msrl.envs.host import HostEnv
 from msrl.errors import LostError, MsrlError, NonFiniteError, RoomError
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
-from msrl.results import Result, Start, explained, interquartile_mean, rewound, score_of
+from msrl.results import Result, Start, Stopped, explained, interquartile_mean, rewound, row_of, score_of
 from msrl.runtime import strict as surroundings
 from msrl.runtime import weights
 from msrl.runtime.chaos import Killed
 from msrl.runtime.checkpoints import Checkpoint, Checkpoints
-from msrl.runtime.display import Display, State
-from msrl.runtime.files import write
+from msrl.runtime.display import SHORTEST, Display, State
+from msrl.runtime.files import seal, write
+from msrl.runtime.fingerprint import TOLD
 from msrl.runtime.folder import FAILED, FINISHED, INTERRUPTED, RunFolder
+from msrl.runtime.interrupts import Stop
 from msrl.runtime.preload import Preload
-from msrl.runtime.profile import FILE, Profile, on_host
+from msrl.runtime.profile import FILE, Profile, on_host, traced
 
 SNAPSHOT_SECONDS = 30.0  # between two snapshots of a run that may lose a worker
 BACK_OFF, MOST_BACK_OFF = 0.5, 30.0  # seconds before it goes on
-TOLD = ("algorithm", "env", "config", "versions", "flags")  # of config.json, what every checkpoint has as well
 
 
-def run(job: Job, path: Path | None, display: Display, stop: Callable[[], bool] = lambda: False,
+def run(job: Job, path: Path | None, display: Display, stop: Stop | None = None,
         opened: Callable[[RunFolder], None] = lambda folder: None, began: float | None = None,
         start: Start | None = None) -> Result:
     """Trains a job. `stop` is asked between chunks; `opened` hears of the run folder once it exists; `start` is what a
     run that was stopped goes on from."""
-    with explained(path):
-        return Run(job, path, display, stop, opened, time.perf_counter() if began is None else began, start)()
-
-
-class Stopped(Exception):
-    """The run was stopped before it had anything to keep."""
-
-
-class Grown(Exception):
-    """The cluster has room for more instances than the run has, and there is a snapshot to go on from."""
+    this = Run(job, path, display, stop or Stop(), opened, began or time.perf_counter(), start)
+    try:
+        with explained(path):
+            return this()
+    finally:
+        if this.folder:
+            this.folder.release()
 
 
 class Run:
-    def __init__(self, job: Job, path: Path | None, display: Display, stop: Callable[[], bool],
+    def __init__(self, job: Job, path: Path | None, display: Display, stop: Stop,
                  opened: Callable[[RunFolder], None], began: float, start: Start | None):
         self.job, self.display, self.stop, self.opened, self.began = job, display, stop, opened, began
         self.start, rows = start.checkpoint if start else None, start.rows if start else None
-        self.folder = RunFolder(path, about(job, path), command(job, path), rows) if path else None
-        self.checkpoints = Checkpoints(path, job.checkpoint_keep) if path else None
+        self.folder = RunFolder(path, about(job, path), command(job, path), rows, start.lease if start else None) \
+            if path else None
+        self.checkpoints = Checkpoints(path, job.checkpoint_keep, self.folder.settle) if path and self.folder else None
         self.spent = float(rows[-1]["seconds"]) if rows else 0.0  # before this start
+        self.notes = start.notes if start else ()
         self.resumable = False
         self.losses = 0  # of workers, and updates to go back from
         self.stream = self.start.about.get("stream", 0) if self.start else 0  # how often it has gone back
@@ -92,6 +93,7 @@ class Run:
 
     def __call__(self) -> Result:
         job = self.job
+        self.display.say(*self.notes)
         try:
             with self.preload:
                 if job.together:
@@ -102,7 +104,7 @@ class Run:
                         if self.stopped:
                             break
         except BaseException as error:
-            self.rescue(INTERRUPTED if isinstance(error, KeyboardInterrupt) else FAILED)
+            self.rescue(INTERRUPTED if isinstance(error, (KeyboardInterrupt, Stopped)) else FAILED)
             raise
         finally:
             self.display.end()
@@ -124,6 +126,8 @@ class Run:
             try:
                 return self.attempt(seed, seeds)
             except (LostError, RoomError, NonFiniteError) as problem:
+                if self.stop() and not isinstance(problem, NonFiniteError):
+                    raise self.given_up() from problem
                 if isinstance(problem, RoomError) and not self.losses:
                     raise  # it never had what it needs
                 lost = self.kept(problem) if isinstance(problem, NonFiniteError) else problem
@@ -137,6 +141,14 @@ class Run:
             except Grown:
                 self.rewind(None)
             self.fit()
+
+    def given_up(self) -> Stopped:
+        """It was asked to stop, and workers are gone: who stops a whole job may end them first. There is what there was
+        last."""
+        if self.newest is not None and self.newest is not self.start:
+            self.store(self.newest)
+        return Stopped(self.newest is not None and self.checkpoints is not None,
+                       self.newest.env_steps if self.newest else 0)
 
     def fit(self) -> None:
         """Makes the run as large as the cluster, up to what was asked for."""
@@ -173,15 +185,12 @@ class Run:
         job = self.job
         program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config,
                                    deployment=self.elastic.now, start=self.start,
-                                   checkpoint_every=job.checkpoint_every if self.folder else 0,
+                                   checkpoint_every=(job.checkpoint_every or AT_END) if self.folder else 0,
                                    profile=self.profile.room if self.profile else None, chaos=self.chaos,
                                    non_finite=job.non_finite, stream=self.stream, own_process=job.own_process)
         self.elastic.seen(program.workers)
-        if self.stop():
-            self.stopped = True
-            if self.done:
-                return
-            raise Stopped
+        if self.stop() and not self.done:  # else the seed that is next puts down what those before it have reached
+            raise Stopped(self.start is not None, self.start.env_steps if self.start else 0)
         program.prepare(job.eval_episodes)
         self.preload.begin()  # now that the compiler works, and Python does not
         self.whole(program)
@@ -192,18 +201,18 @@ class Run:
         self.announce(program)
         if self.folder and job.checkpoint_every and not self.folder.opened:
             self.open()  # so that there is something to resume, whenever it is killed
-        self.display.begin(job.config.total_steps)
-        with traced(self.profile, program):
+        self.display.begin(planned_steps(program))
+        with traced(self.profile, program.tracks):
             self.train(program)
         self.display.end()
+        ended = not self.stopped
         kept = snapshot(program)
         self.keep(seed, kept)
         self.env_steps += program.env_steps * seeds
         self.start, self.before, self.announced = None, 0, False  # the seeds after it begin at the beginning
         self.chaos = dataclasses.replace(self.chaos, faults=())  # which have happened, each once
-        self.stopped = self.stopped or self.stop()
-        with on_host(self.profile, "evaluate"):
-            judged = [] if self.stopped else program.evaluate(job.eval_episodes)
+        judged = self.judge(program) if ended else []
+        self.display.end()
         for number, one in enumerate(kept):
             self.params.append(one["params"])
             self.done.append({"seed": seed + number, "env_steps": program.env_steps, "steps": program.accounts(),
@@ -211,27 +220,35 @@ class Run:
                               "weights_sha256": pipeline.weights_sha256(one["params"])})
         self.returns += [np.asarray(episodes.returns) for episodes in judged]
 
+    def judge(self, program: Program) -> list[Episodes]:
+        """Plays what was learnt; nothing if it is asked to stop meanwhile, as an evaluation can be made up for."""
+        episodes = self.job.eval_episodes
+
+        def watch(ended: int) -> bool:
+            self.display.evaluate(ended, episodes * program.seeds)
+            return not self.stop()
+
+        if self.stop():
+            return []
+        with on_host(self.profile, "evaluate"), suppress(Abandoned):
+            return program.evaluate(episodes, watch)
+        return []
+
     def announce(self, program: Program) -> None:
         if self.announced:
             return
         self.announced = True
-        if self.done:
-            self.display.say(f"seed {program.seed}")
-            return
-        seeds = f"seed {self.job.seed}" if self.job.seeds == 1 else \
-            f"seeds {self.job.seed} to {self.job.seed + self.job.seeds - 1}, " + (
-                "all at once" if program.seeds > 1 else "one after another")
-        self.display.say(
-            f"algorithm    {self.job.algorithm}, {seeds}",
-            f"environment  {program.env.spec.id}: {self.job.base.spec.observation} to {self.job.base.spec.action}, "
-            f"{self.job.config.num_envs} side by side",
-            *deployment_of(program, self.job.deployment), f"engine       {engine_of(program)}")
+        self.display.say(*([f"seed {program.seed}"] if self.done else lines_of(program, self.job)))
 
     def train(self, program: Program) -> None:
-        with closing(program.run()) as running:
-            spent = self.look(program, running)
+        self.stop.hasten = program.ask_checkpoint if self.checkpoints else None  # or it would wait for a look
+        try:
+            with closing(program.run()) as running:
+                spent = self.look(program, running)
+        finally:
+            self.stop.hasten = None
         self.compile_seconds += program.compile_seconds
-        self.train_seconds += spent - program.run_compile_seconds
+        self.train_seconds += max(0.0, spent - program.run_compile_seconds)
 
     def look(self, program: Program, running: Iterator[Update]) -> float:
         """Lets the program run, and sees to it between chunks: the seconds that it ran."""
@@ -253,26 +270,25 @@ class Run:
             last, updates = update.env_steps, updates + 1
             self.curve.append(update)
             latest = update.episode_return if update.episode_return is not None else latest
-            self.display.update(State(update.env_steps, self.job.config.total_steps, program.seeds,
+            self.display.update(State(update.env_steps, planned_steps(program), program.seeds,
                                       spent - program.run_compile_seconds, latest, loss_of(update.metrics),
-                                      self.before))
+                                      self.before, update.at[1]))
             due = due or bool(self.job.eval_every and updates % self.job.eval_every == 0)
             judged = []
             if due and self.complete(program):
-                with on_host(self.profile, "evaluate"):
-                    judged = program.evaluate(self.job.eval_episodes)
+                judged = self.judge(program)
             due = due and not judged
             with on_host(self.profile, "log"):
                 self.record(program, update, judged)
             saved = self.save(program)  # after its row
             if self.complete(program) and self.stop():  # else there is not all to keep yet
-                if not asked and self.checkpoints and program.ask_checkpoint():
+                if not saved and not asked and self.checkpoints and program.ask_checkpoint():
                     asked = True
                 elif saved or not asked or program.saving.refused:
                     self.stopped = True
                     return spent
             elif self.newest is not before:
-                if growing:
+                if growing and self.newest and not self.newest.about["last"]:
                     raise Grown
                 snapshot, before, waits = time.perf_counter(), self.newest, False
             elif not waits and self.elastic.could_grow():
@@ -289,26 +305,29 @@ class Run:
     def open(self) -> None:
         assert self.folder is not None
         self.folder.about["flags"] = surroundings.record()  # now that JAX runs
-        self.folder.open()
-        write(self.folder.path / DEPLOYMENT, lasting_deployment(self.job).to_toml().encode())
+        self.folder.open({DEPLOYMENT: lasting_deployment(self.job).to_toml().encode()})
         self.opened(self.folder)
 
     def save(self, program: Program) -> bool:
         """Writes the checkpoint that the program has made, if it has."""
         made = program.taken()
-        if made is not None:
-            point = program.point(made.loop, made.update)
-            later = sum(update.at > point for update in self.curve[self.earlier:])
-            told = len(self.folder.rows) - later if self.folder else 0
-            self.newest = made = dataclasses.replace(made, about={**made.about, "rows": told})
-            self.reached = len(self.curve) - later
-        if made is None or self.checkpoints is None or self.folder is None \
-                or not (self.job.checkpoint_every or self.stop()):
+        if made is None:
+            return False
+        point = program.point(made.loop, made.update)
+        later = sum(update.at > point for update in self.curve[self.earlier:])
+        rows = self.folder.rows[:len(self.folder.rows) - later] if self.folder else []
+        self.newest = dataclasses.replace(made, about={**made.about, "rows": len(rows), "rows_sha256": seal(rows)})
+        self.reached = len(self.curve) - later
+        return bool(self.job.checkpoint_every or made.about["last"] or self.stop()) and self.store(self.newest)
+
+    def store(self, made: Checkpoint) -> bool:
+        """Writes a checkpoint of this run, if it has a place for them."""
+        if self.checkpoints is None or self.folder is None:
             return False
         if not self.folder.opened:
             self.open()
         with on_host(self.profile, "checkpoint"):
-            self.checkpoints.save(program.seed, dataclasses.replace(made, about={
+            self.checkpoints.save(made.about["seed"], dataclasses.replace(made, about={
                 **made.about, "score": self.score, "done": list(self.done), "env_steps_done": self.env_steps,
                 "returns": [each.tolist() for each in self.returns],
                 "run": {name: self.folder.about[name] for name in TOLD}}))
@@ -320,13 +339,8 @@ class Run:
             return
         if not self.folder.opened:
             self.open()
-        row: dict[str, Any] = {"seed": program.seed} if program.seeds == 1 else {"seeds": program.seeds}
-        row |= {"env_steps": update.env_steps, "seconds": round(self.spent + time.perf_counter() - self.began, 3),
-                "episodes": update.episodes, "episode_return": update.episode_return,
-                "episode_length": update.episode_length, "steps": update.accounts}
-        row |= {"updates_skipped": update.updates_skipped} if self.job.non_finite == "skip" else {}
-        row |= {name if name not in row else f"metric/{name}": value for name, value in update.metrics.items()}
-        row |= {name: value for name, value in score_of(judged).items() if value is not None}
+        seconds = self.spent + time.perf_counter() - self.began
+        row = row_of(program, update, seconds, judged, self.job.non_finite == "skip")
         self.folder.row(row)
         self.score = row.get("eval_return_mean", self.score if self.job.eval_every else update.episode_return)
         # For the case that the next chunk fails. Copies take a hundredth of the time, at most.
@@ -374,7 +388,7 @@ class Run:
             status=INTERRUPTED if self.stopped or len(self.done) < job.seeds else FINISHED,
             env_steps=self.env_steps, compile_seconds=round(self.compile_seconds, 3),
             train_seconds=round(self.train_seconds, 3), total_seconds=round(time.perf_counter() - self.began, 3),
-            steps_per_second=round((self.env_steps - self.inherited) / max(self.train_seconds, 1e-9), 1),
+            steps_per_second=round((self.env_steps - self.inherited) / max(self.train_seconds, SHORTEST), 1),
             eval_return_mean=float(returns.mean()) if returns is not None else None,
             eval_return_std=float(returns.std()) if returns is not None else None,
             eval_return_iqm=interquartile_mean(means) if means else None,
@@ -384,16 +398,3 @@ class Run:
             restarts=self.losses, updates_skipped=sum(each.get("updates_skipped", 0) for each in self.done),
             profile=self.profile.summary() if self.profile and self.profile.runs else None,
             params=self.params[0] if one else self.params, curve=self.curve)
-
-
-@contextmanager
-def traced(profile: Profile | None, program: Program) -> Iterator[None]:
-    """A run of the program, however it ends, becomes part of the profile."""
-    if profile is None:
-        yield
-        return
-    try:
-        with profile.host.here():
-            yield
-    finally:
-        profile.add(program.tracks())

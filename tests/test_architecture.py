@@ -17,14 +17,15 @@ ROOT = Path(__file__).parents[1]
 MSRL = ROOT / "msrl"
 FILES = sorted(MSRL.rglob("*.py"))
 
-ORDER = ("errors", "loading", "ir", "rl", "api", "frontend", "distribution", "passes", "deployment", "feasibility",
-         "projection", "engines", "runtime", "backends", "planner", "leaves", "pipeline", "comparing", "sizing",
-         "verifying", "playing", "elastic", "announcing", "jobs", "results", "faults", "running", "resuming",
-         "training", "cli")
+ORDER = ("errors", "tracebacks", "synonyms", "loading", "ir", "rl", "api", "frontend", "distribution", "passes",
+         "deployment", "feasibility", "projection", "engines", "runtime", "backends", "planner", "leaves", "trust",
+         "pipeline", "debugging", "comparing", "sizing", "verifying", "playing", "elastic", "jobs", "announcing",
+         "results", "faults", "running", "resuming", "training", "cli")
 LEAVES = ("algorithms", "envs", "buffers")
-LEAVES_MAY = {"api", "rl", "errors", "loading"}
+LEAVES_MAY = {"api", "rl", "errors", "tracebacks", "synonyms", "loading"}
 ALGORITHMS_MAY = {"buffers", "envs.wrappers"}
-COMPILER = ("loading", "ir", "frontend", "distribution", "deployment", "feasibility", "passes", "projection")
+COMPILER = ("tracebacks", "synonyms", "loading", "ir", "frontend", "distribution", "deployment", "feasibility",
+            "passes", "projection")
 EXTRAS = {"envpool", "pettingzoo", "mpe2", "mujoco"}  # optional: imported where they are used
 SLOW = {"matplotlib", "orbax", "tensorboardX"}  # to import, and needed at a run's end only
 

@@ -12,6 +12,7 @@ from typing import Any
 from msrl import loading
 from msrl.api import Config, Trainer
 from msrl.errors import UsageError
+from msrl.synonyms import suggest
 
 ALGORITHMS: dict[str, tuple[str, str]] = {
     "a2c": ("msrl.algorithms.a2c:A2C", "advantage actor-critic, all environments together: any actions"),
@@ -47,6 +48,7 @@ def configured(cls: type[Trainer], config: Config | None, fields: dict[str, Any]
     known = [field.name for field in dataclasses.fields(cls.Config)]
     for name in fields:
         if name not in known:
+            near = " or ".join(suggest(name, known))
             raise UsageError(f"{cls.__name__} has no setting {name!r}.", why=f"It has {', '.join(known)}.",
-                             instead="Use one of these.")
+                             instead=f"Did you mean {near}?" if near else "Use one of these.")
     return dataclasses.replace(config or cls.Config(), **fields)

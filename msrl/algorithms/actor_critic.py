@@ -117,7 +117,7 @@ class ActorCritic(Trainer):
     def __init__(self, config, spec):
         super().__init__(config, spec)
         require_one_agent(type(self).__name__, spec)
-        require_action(type(self).__name__, spec, Discrete, MultiDiscrete, Box, others="a wrapper that flattens them")
+        require_action(type(self).__name__, spec, Discrete, MultiDiscrete, Box)
 
     @abstractmethod
     def learner(self, policy: Policy, critic: Network) -> ActorCriticLearner:

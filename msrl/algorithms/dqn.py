@@ -143,7 +143,7 @@ class DQN(Trainer):
     def __init__(self, config, spec):
         super().__init__(config, spec)
         require_one_agent("DQN", spec)
-        require_action("DQN", spec, Discrete, others="ppo or sac")
+        require_action("DQN", spec, Discrete)
 
     def agent(self):
         network = QNetwork(self.spec.observation, self.spec.action.n, self.config.hidden, self.config.dueling)

@@ -159,7 +159,7 @@ class MAPPO(Trainer):
         super().__init__(config, spec)
         require_agents("MAPPO", spec)
         require_vector_observations("MAPPO", spec)
-        require_action("MAPPO", spec, Discrete, MultiDiscrete, Box, others="a wrapper that flattens them")
+        require_action("MAPPO", spec, Discrete, MultiDiscrete, Box)
 
     def agent(self):
         views = Views(self.spec, self.team, self.config.agent_id)

@@ -9,12 +9,29 @@ from msrl.api import Box, Discrete, EnvSpec, MultiDiscrete
 from msrl.errors import EnvError
 
 
+def use(spec: EnvSpec) -> str:
+    """The advice for whoever has this environment: algorithms that do take it, and never one that refuses it, too."""
+    vector, flat = not _is_image(spec), not isinstance(spec.action, Box) or len(spec.action.shape) == 1
+    taken = {"mappo": bool(spec.agents) and vector and flat, "ppo": not spec.agents and flat,
+             "dqn": not spec.agents and isinstance(spec.action, Discrete),
+             "sac": not spec.agents and vector and flat and isinstance(spec.action, Box) and bounded(spec.action)}
+    names = [name for name, takes in taken.items() if takes]
+    if names:
+        return f"Use {' or '.join(names)}, or another environment."
+    return ("No algorithm here takes it. Flatten it with a wrapper, or write an algorithm of your own: "
+            "msrl new my_algo.py")
+
+
+def _is_image(spec: EnvSpec) -> bool:
+    return isinstance(spec.observation, Box) and len(spec.observation.shape) == 3
+
+
 def require_one_agent(algorithm: str, spec: EnvSpec) -> None:
     if spec.agents:
         raise EnvError(
             f"{algorithm} cannot take {spec.id}: it has {len(spec.agents)} agents.",
             why=f"{algorithm} learns for one agent, whose observations have no agent dimension.",
-            instead="Use mappo, or an environment with one agent.",
+            instead=use(spec),
         )
 
 
@@ -23,12 +40,12 @@ def require_agents(algorithm: str, spec: EnvSpec) -> None:
         raise EnvError(
             f"{algorithm} cannot take {spec.id}: it has one agent.",
             why=f"{algorithm}'s critic sees the observations of several agents side by side.",
-            instead="Use ppo, or an environment with several agents.",
+            instead=use(spec),
         )
 
 
-def require_action(algorithm: str, spec: EnvSpec, *kinds: type, others: str) -> None:
-    """The action space is one of `kinds`; a Box must be a vector. `others` is what to use instead."""
+def require_action(algorithm: str, spec: EnvSpec, *kinds: type) -> None:
+    """The action space is one of `kinds`; a Box must be a vector."""
     space = spec.action
     if isinstance(space, kinds) and (not isinstance(space, Box) or len(space.shape) == 1):
         return
@@ -36,16 +53,16 @@ def require_action(algorithm: str, spec: EnvSpec, *kinds: type, others: str) -> 
     raise EnvError(
         f"{algorithm} cannot take {spec.id}: its actions are {space}.",
         why=f"{algorithm} takes actions of these spaces: {', '.join(names[kind] for kind in kinds)}.",
-        instead=f"Use {others}.",
+        instead=use(spec),
     )
 
 
 def require_vector_observations(algorithm: str, spec: EnvSpec) -> None:
-    if isinstance(spec.observation, Box) and len(spec.observation.shape) == 3:
+    if _is_image(spec):
         raise EnvError(
             f"{algorithm} cannot take {spec.id}: its observations are images, {spec.observation}.",
             why=f"{algorithm}'s networks are fully connected, and take vectors and choices.",
-            instead="Use ppo or dqn, which have convolutions for images.",
+            instead=use(spec),
         )
 
 

@@ -158,7 +158,7 @@ class SAC(Trainer):
         super().__init__(config, spec)
         requirements.require_one_agent("SAC", spec)
         requirements.require_vector_observations("SAC", spec)
-        requirements.require_action("SAC", spec, Box, others="ppo or dqn")
+        requirements.require_action("SAC", spec, Box)
         requirements.require_bounds("SAC", spec)
 
     def agent(self):

@@ -13,7 +13,6 @@ from msrl.engines.reference import Reference
 class Where(NamedTuple):
     mailbox: Address
     port: int  # that is free
-    by_name: str  # the address that the host's name stands for
     process: int  # its id there
 
 
@@ -27,16 +26,13 @@ class Seat(NamedTuple):
 
 def seats_of(workers: Sequence[Worker], assignments: Sequence[Assignment], places: Sequence[Where]) -> dict[int, Seat]:
     """By worker, where learners of several processes can form one group of JAX's: if all have equal numbers of
-    learners, and find one another by their hosts' names, as JAX's collectives on CPUs do."""
+    learners."""
     members = [number for number, worker in enumerate(workers) if may_group(
         worker.program.fragment, worker.exchange, worker.ops.world.config, worker.strict, worker.root)]
     if len(members) < 2 or any(assignment.link for assignment in assignments):  # what it sends is not ours
         return {}
     found = [places[number] for number in members]
-    hosts = [where.mailbox[0] for where in found]
-    if len(set(hosts)) > 1 and hosts != [where.by_name for where in found]:
-        return {}
-    meeting = f"{hosts[0]}:{found[0].port}"
+    meeting = f"{found[0].mailbox[0]}:{found[0].port}"
     return {number: Seat(meeting, len(members), at) for at, number in enumerate(members)}
 
 

@@ -18,10 +18,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
 import ray
 from ray import _raylet
-from ray._private import ray_constants
+from ray._private import ray_constants, utils
 from ray._private import worker as worker_module
 from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError
 from ray.util.placement_group import placement_group, remove_placement_group
@@ -34,9 +33,11 @@ from msrl.backends.remote import Assignment, RemoteLook, Report, Station, enviro
 from msrl.backends.schedule import Point
 from msrl.backends.wire import Message
 from msrl.backends.worker import Look, Worker
+from msrl.engines.group import join_processes
 from msrl.errors import LostError, RoomError, UsageError
 from msrl.runtime import cache
 from msrl.runtime.chaos import Fault, Killed
+from msrl.runtime.interrupts import end_keeping_signals, signals_kept
 from msrl.runtime.leftovers import DeadSockets, Session, kill_all
 from msrl.runtime.tracing import Trace
 
@@ -66,7 +67,7 @@ class Host:
         with socket.socket() as probe:
             probe.bind((address, 0))
             port = probe.getsockname()[1]
-        return Where(self.mailbox.address, port, socket.gethostbyname(socket.gethostname()), os.getpid())
+        return Where(self.mailbox.address, port, os.getpid())
 
     @ray.method(concurrency_group="control")
     def settle(self, assignment: Assignment, others: dict[tuple[str, int], Address], group: Seat | None
@@ -79,8 +80,7 @@ class Host:
         cache.enable()
         try:
             if group is not None:  # before JAX looks for devices
-                jax.distributed.initialize(group.address, group.size, group.number,
-                                           coordinator_bind_address=group.address)
+                join_processes(group.address, group.size, group.number, self.mailbox.address[0])
             self.station = Station(assignment, post, group is not None)
         except BaseException as problem:
             return failure(problem)
@@ -284,7 +284,7 @@ def join_cluster(address: str | None, workers: int) -> bool:
         return False
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.WARNING}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), signals_kept(utils):
         # JAX warns of forks. Those of Ray become other programs at once, and never get as far as JAX.
         warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", category=RuntimeWarning)
         if address is None:
@@ -301,7 +301,7 @@ def join_cluster(address: str | None, workers: int) -> bool:
 def leave_cluster(keep_logs: bool = False) -> None:
     """`keep_logs`: of a cluster that was started here, which else leaves nothing."""
     global _session
-    ray.shutdown()
+    end_keeping_signals(ray.shutdown)
     _dead.sweep()
     if _session is not None and not keep_logs:
         _session.remove()

@@ -9,23 +9,21 @@ how messages travel.
 
 import copy
 import dataclasses
-import linecache
 import os
 import platform
 import signal
-import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Thread
-from types import ModuleType
 from typing import Any, Literal
 
 import cloudpickle
 import jax
 
+from msrl import loading
 from msrl.api import Env, Trainer
 from msrl.backends.injecting import Trouble, doom, trouble, victims
 from msrl.backends.profiling import steps, watch
@@ -55,13 +53,12 @@ from msrl.runtime.ledger import Ledger
 from msrl.runtime.store import Store
 from msrl.runtime.tracing import Trace
 
-USER = "msrl_user_"  # modules made from the user's files, which no other process can import
 ALWAYS = ("$env", "$metrics")  # what every look brings along, with the counters
 
 
 @dataclass(frozen=True)
 class Assignment:
-    files: tuple[tuple[str, str, str], ...]  # (module, file, source) of the user's
+    files: tuple[loading.Source, ...]  # of the user's
     world: bytes  # (trainer class, configuration, environment), pickled
     graph: str
     program: str
@@ -127,8 +124,7 @@ def assign(workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: En
     first = next((w for w in workers if "env" in w.program.fragment.components), None)
     world = cloudpickle.dumps((type(trainer), trainer.config, env))
     # Those that the pickle speaks of; files of other programs may be gone by now.
-    files = tuple((name, str(module.__file__), Path(str(module.__file__)).read_text(encoding="utf-8"))
-                  for name, module in sorted(sys.modules.items()) if name.startswith(USER) and name.encode() in world)
+    files = loading.sources(lambda name: name.encode() in world)
     graph = show(placed.graph)
     lead = leader(workers)
     return [Assignment(
@@ -197,8 +193,7 @@ class Traceback(Exception):
 def settle(assignment: Assignment, post: Post, grouped: bool = False) -> Worker:
     """Makes the world again, and in it the worker. `grouped`: it learns with all processes that JAX knows of."""
     check_surroundings(assignment)
-    for name, file, source in assignment.files:
-        load_user_file(name, file, source)
+    loading.provide(assignment.files)
     cls, config, env = cloudpickle.loads(assignment.world)
     env.trouble(assignment.trouble)
     program, graph = parse_local(assignment.program), parse(assignment.graph)
@@ -243,16 +238,6 @@ def check_surroundings(assignment: Assignment) -> None:
         raise UsageError(f"Strict mode cannot use the worker on {platform.node()}.",
                          why=f"Results have equal bits only under equal settings: {'; '.join(other)}.",
                          instead="Use machines of one kind, with the same jaxlib; or leave out --strict.")
-
-
-def load_user_file(name: str, file: str, source: str) -> None:
-    """The user's file under the name it has in the coordinator. Its text came along: the file need not be here."""
-    if name in sys.modules:
-        return
-    module = sys.modules[name] = ModuleType(name)
-    module.__file__ = file
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    exec(compile(source, file, "exec"), vars(module))
 
 
 class Station:

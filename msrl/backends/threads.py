@@ -88,6 +88,8 @@ class Threads:
                     looks.put((worker, look, seen))
                     seen.wait()
                     seen.clear()
+                    if self.stopped:  # before it goes on: the next chunk would overwrite what the host has looked at
+                        return
                 else:
                     turns.remove(turn)
                     looks.put((worker, None, seen))

@@ -20,6 +20,7 @@ from msrl.backends.inbox import Closed, Inbox, Pending, may_wait, reads_at_once
 from msrl.backends.outbox import Outbox
 from msrl.backends.schedule import Schedule
 from msrl.backends.snapshots import Share, begin, key, loop_name, take
+from msrl.engines.filling import check_samples
 from msrl.engines.group import Group
 from msrl.engines.host import HostEngine
 from msrl.engines.library import Ops
@@ -34,7 +35,7 @@ from msrl.runtime.channels import Exchange, Line
 from msrl.runtime.tracing import Trace, at_work
 
 LOOKS = 200  # how often a loop of known length lets the host look, at most
-WHILE_SECONDS = 0.2  # how long a chunk of any other loop should take, at least
+PIECE_SECONDS = 0.2  # how long a compiled loop should run without a word from the host, at least; up to four times that
 
 LEARNT = ("$learner", "$weights")
 
@@ -78,17 +79,19 @@ class Worker:
 
     def run(self) -> Iterator[Look]:
         names: Names = {}
-        nodes, began = self.program.nodes, time.perf_counter()
+        nodes, began, before = self.program.nodes, time.perf_counter(), self.compile_seconds
         self.prepare()
         if self.given:
             nodes, names, self.handed = begin(self, self.given)
-        self.count_compiling(time.perf_counter() - began)
+        # All of it is getting ready; what the engine has counted of it already is not counted twice.
+        self.count_compiling(time.perf_counter() - began - (self.compile_seconds - before))
         try:
             yield from self.block(nodes, names, top=True)
             self.engine.settle()
             yield from self.inbox.force(names, self.program.results)
             yield from self.inbox.drain()
             self.resources = {base(result): self.each(names[result]) for result in self.program.results}
+            check_samples(self.ops.world, self.resources)
         except Closed as stop:
             self.resources = {base(name): value for name, value in stop.names.items()
                               if is_resource(name) and not isinstance(value, Pending)}
@@ -302,10 +305,10 @@ class Worker:
         chunk, run = self.chunk(node, total), None
         carried = tuple(handed[key(c)] if key(c) in handed else self.blank(c.out) for c in node.carries) if handed \
             else self.carries(node, names)
-        most = 1 if chunk.hosted else chunk.size  # an environment on the host may take any time
+        most = 1  # how long a pass takes is not known yet, so that the clock decides: who is asked to stop has seconds
         while total is None or done < total:
             count = self.schedule.passes(loop_name(node), done, most if total is None else min(
-                most, total - done, chunk.size - done % chunk.size if chunk.hosted else most))
+                most, total - done, chunk.size - done % chunk.size))
             given = chunk.enter(carried), self.wide(names, chunk.constants), done, count, self.root
             if run is None:
                 began = time.perf_counter()
@@ -320,13 +323,12 @@ class Worker:
             carried = chunk.leave(carried)
             if total is None and passes < count:
                 break
-            if total is None or chunk.hosted:  # how long that takes is not known, so the clock decides
-                seconds = time.perf_counter() - began
-                most = most * 2 if seconds < WHILE_SECONDS else most if seconds < 4 * WHILE_SECONDS else -(-most // 2)
+            seconds = time.perf_counter() - began
+            most = most * 2 if seconds < PIECE_SECONDS else most if seconds < 4 * PIECE_SECONDS else -(-most // 2)
             phis = {key(c): value for c, value in zip(node.carries, carried, strict=True)}
             if due := self.schedule.due(self, loop_name(node), done, self.leads, done == total):
                 yield from take(self, node, done, names, phis)
-            if chunk.hosted and total is not None and done < total and done % chunk.size and not due:
+            if total is not None and done < total and done % chunk.size and not due:
                 self.engine.settle()
                 carried = tuple(phis.values())
                 continue
@@ -378,6 +380,7 @@ class Worker:
         taken = {name: value.value if isinstance(value, Pending) else value for name, value in live.items()
                  if not isinstance(value, Pending) or value.there}
         self.resources = {name: self.each(value) for name, value in taken.items()}
+        check_samples(self.ops.world, self.resources)
         return self.resources
 
     def each(self, value: Any) -> Any:

@@ -18,7 +18,7 @@ from msrl.feasibility import check
 
 @dataclass(frozen=True)
 class PlacementOptions:
-    """How the graph is cut up. It never changes what is computed."""
+    """How the graph is cut up. It changes results only where it is asynchronous, or with +overlap."""
 
     deployment: Annotated[Path | None, arg(metavar="FILE.toml")] = None
     """A deployment as a file; the flags below override it."""
@@ -34,7 +34,7 @@ class PlacementOptions:
 
 @dataclass(frozen=True)
 class DeploymentOptions(PlacementOptions):
-    """How the program is spread out. It never changes what is computed."""
+    """How the program is spread out. It changes results only where it is asynchronous, or with +overlap."""
 
     backend: Annotated[str, arg(metavar="B", help_behavior_hint="(default: threads, or inline if all is local)")] = ""
     """What runs the fragments: inline (one thread steps all), threads, or ray (processes and hosts)."""

@@ -11,6 +11,7 @@ import gc
 import importlib
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -19,11 +20,12 @@ from typing import Any, NoReturn
 
 from msrl.cli import deploying, options
 from msrl.errors import EnvError, MsrlError, RunError, UsageError, VerifyError
+from msrl.runtime.outlet import silence, speak_plainly
 
 STARTED = time.perf_counter()
 COMMANDS = {"train": "msrl.cli.train", "resume": "msrl.cli.resume", "eval": "msrl.cli.evaluate",
             "replay": "msrl.cli.replay", "graph": "msrl.cli.graph", "verify": "msrl.cli.verify",
-            "list": "msrl.cli.lists", "new": "msrl.cli.new"}
+            "list": "msrl.cli.lists", "new": "msrl.cli.new", "docs": "msrl.cli.docs"}
 DEPLOYED = {"train": deploying.DeploymentOptions, "graph": deploying.PlacementOptions}
 
 
@@ -39,6 +41,7 @@ def main(args: list[str] | None = None) -> int:
     """Runs one command. Without any, it reads the process's arguments."""
     if args is not None:
         return answer(args, time.perf_counter())
+    speak_plainly()
     try:
         return answer(sys.argv[1:], STARTED)
     finally:
@@ -57,13 +60,26 @@ def leave(code: int) -> NoReturn:
 
 def answer(args: list[str], began: float) -> int:
     try:
-        return dispatch(args, began)
+        code = dispatch(args, began)
+        sys.stdout.flush()  # while it can still be told that nobody reads it
+        return code
     except MsrlError as error:
         sys.stderr.write(f"{origin(error)}{type(error).__name__}: {error}\n")
         return 1 if isinstance(error, (RunError, VerifyError)) else 2
+    except (RuntimeError, AssertionError):
+        # Whoever needs JAX first finds out that it cannot start.
+        platforms = sys.modules.get("msrl.engines.platforms")
+        problem = platforms.platform_problem() if platforms else None
+        if problem is None:
+            raise
+        sys.stderr.write(f"{type(problem).__name__}: {problem}\n")
+        return 2
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         return 130
+    except BrokenPipeError:  # whoever read the output has left
+        silence(sys.stdout)
+        return 128 + signal.SIGPIPE
     except SystemExit as leaving:  # tyro's way out, after --help and after bad values
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
 

@@ -1,10 +1,12 @@
-"""Errors of the user's code, told in terms of the loop's line."""
+"""Errors of the user's code, told in terms of the loop's line and of the author's line that it led to."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from msrl.errors import LostError, MsrlError, RunError
 from msrl.ir.graph import Call, Pure
+from msrl.tracebacks import author_shapes, author_span
 
 
 def title(node: Call | Pure) -> str:
@@ -17,19 +19,22 @@ def title(node: Call | Pure) -> str:
 
 @contextmanager
 def blame(node: Call | Pure, kind: type[MsrlError]) -> Iterator[None]:
-    """What is raised inside comes out as `kind`, with the line of the loop that led there; ours keep their own kind. In
-    a run, a connection that broke is a loss: nobody's mistake, and gone perhaps when it is tried again."""
+    """What is raised inside comes out as `kind`, with the line of the loop that led there and the author's line that
+    raised it; ours keep their own kind. In a run, a connection that broke is a loss: nobody's mistake, and gone perhaps
+    when it is tried again."""
     try:
         yield
     except MsrlError as problem:
         if problem.span is not None:
             raise
-        raise problem.retold(span=node.span) from problem
+        raise problem.retold(span=node.span, also=problem.also or author_span(problem)) from problem
     except (ConnectionError, TimeoutError) as problem:
         lost = issubclass(kind, RunError)
         raise (LostError if lost else kind)(
             f"{title(node)} {'lost its connection' if lost else 'fails'}: {type(problem).__name__}.", span=node.span,
-            why=str(problem).strip()) from problem
+            also=author_span(problem, built_in=True), why=str(problem).strip()) from problem
     except Exception as problem:
+        words = re.sub(r"\b[A-Z]\w*Tracer\b", "array", str(problem).strip().split("\n\n")[0])
+        said = [words, author_shapes(problem)]
         raise kind(f"{title(node)} fails: {type(problem).__name__}.", span=node.span,
-                   why=str(problem).strip().split("\n\n")[0]) from problem
+                   also=author_span(problem, built_in=True), why="\n".join(filter(None, said))) from problem

@@ -12,19 +12,22 @@
 
 import difflib
 import importlib
-import importlib.util
-import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import ENV_ID_RE
 
+from msrl import loading
 from msrl.api.env import Env
 from msrl.envs import envpool_env
 from msrl.envs.envpool_env import EnvPoolEnv
 from msrl.envs.gymnasium_env import GymnasiumEnv
+from msrl.envs.objects import from_object
 from msrl.envs.pettingzoo_env import PettingZooEnv
 from msrl.errors import EnvError
+from msrl.tracebacks import author_span, function_span
 
 # id → (module:Class, description). Imported when made, so that a name costs nothing.
 JAX = {
@@ -39,11 +42,17 @@ _LIST = ("msrl.envs.list_envs() lists what is built in, and explains the forms g
          "pettingzoo:<module> and <path>.py:<Class>.")
 
 
-def make(id: str) -> Env:
-    """The environment called `id`. Its `spec.id` says in full which one was picked."""
-    if ".py:" in id:
+def make(id: Any) -> Env:
+    """The environment called `id`, or the one that an object stands for (objects.py). Its `spec.id` says in full which
+    one was picked."""
+    if not isinstance(id, str):
+        return from_object(id)
+    if loading.in_file(id):
         return _from_file(id)
     prefix, colon, name = id.partition(":")
+    if not id or (colon and not name):
+        raise EnvError(f"{id!r} does not name an environment.", why="There is nothing behind the colon." if id else
+                       "It is empty.", instead=_LIST)
     if not colon:
         prefix, name = _pick(id), id
     match prefix:
@@ -54,10 +63,18 @@ def make(id: str) -> Env:
         case "pettingzoo":
             return PettingZooEnv(name)
         case "gymnasium":
+            if not _is_gymnasium_id(name):
+                raise _unknown(id, name, prefix if colon else "")
             try:
                 return GymnasiumEnv(name)
             except gymnasium.error.UnregisteredEnv as error:
                 raise _unknown(id, name, prefix if colon else "") from error
+        case "object":
+            raise EnvError(f"{id} was a Python object of the program that made it.",
+                           why="An object cannot be made again from its name.",
+                           instead="Give it again, with env= in Python; or put it into a file that registers it with "
+                                   "Gymnasium, and name that: gymnasium:module:Name-v0.",
+                           docs="docs/environments.md#gymnasium-objects")
         case "jax" | "envpool":
             raise _unknown(id, name, prefix)
     raise EnvError(
@@ -65,6 +82,27 @@ def make(id: str) -> Env:
         why="The prefixes are jax:, gymnasium:, envpool: and pettingzoo:, and a file's name ends in .py:Class.",
         instead=_LIST,
     )
+
+
+def module_in(id: str) -> str | None:
+    """The module that is imported because an id names it: code that does not come with MSRL. None where an id only
+    says which one of a table is meant."""
+    prefix, _, name = id.partition(":")
+    if loading.in_file(id) or prefix not in ("gymnasium", "pettingzoo"):
+        return None
+    return name if prefix == "pettingzoo" else name.rpartition(":")[0] or None
+
+
+def is_listed(id: str) -> bool:
+    """Does the id only say which one of a table is meant: of ours, EnvPool's or Gymnasium's?"""
+    prefix, colon, name = id.partition(":")
+    if loading.in_file(id):
+        return False
+    if not colon:
+        return _is_gymnasium_id(id)
+    return (prefix == "jax" and name in JAX) or (prefix == "gymnasium" and ":" not in name and _is_gymnasium_id(name)) \
+        or (prefix == "envpool" and (not envpool_env.installed() or name in envpool_env.names())) \
+        or prefix == "object"  # which `make` refuses in words of its own
 
 
 def list_envs() -> list[tuple[str, str]]:
@@ -76,6 +114,13 @@ def list_envs() -> list[tuple[str, str]]:
                                 "pip install 'msrl[marl]'"),
         ("<path>.py:<Class>", "Your own subclass of msrl.api.Env, as envs/maze.py:Maze."),
     ]
+
+
+def _is_gymnasium_id(name: str) -> bool:
+    """[module:][namespace/]name[-v0], as Gymnasium takes it."""
+    module, colon, registered = name.rpartition(":")
+    return bool(ENV_ID_RE.fullmatch(registered)) and \
+        (not colon or all(part.isidentifier() for part in module.split(".")))
 
 
 def _pick(id: str) -> str:
@@ -91,27 +136,32 @@ def _jax(name: str) -> Env:
 
 
 def _from_file(id: str) -> Env:
-    path, _, cls = id.rpartition(":")
-    file = Path(path)
+    path = loading.file_in(id)
+    if path is None:
+        raise EnvError(f"{id!r} does not say which class is the environment.",
+                       instead="Write path/to/file.py:Class.")
+    file, cls = Path(path), id.removeprefix(f"{path}:")
     if not file.is_file():
         raise EnvError(f"There is no file {path!r}, in which {id!r} would be.", why=f"Looked in {Path.cwd()}.",
                        instead="Write path/to/file.py:Class, with a path that exists from here.")
-    # In sys.modules, because dataclasses and pickle look a class's module up there.
-    name = f"msrl_user_env_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+    module = loading.module_of(path, id, "Write path/to/file.py:Class.")
     found = getattr(module, cls, None)
     if not (isinstance(found, type) and issubclass(found, Env)):
         own = [key for key, value in vars(module).items()
-               if isinstance(value, type) and issubclass(value, Env) and value.__module__ == name]
+               if isinstance(value, type) and issubclass(value, Env) and value.__module__ == module.__name__]
         raise EnvError(
             f"{path} has no environment {cls!r}.",
             why="An environment is a subclass of msrl.api.Env.",
-            instead=f"Those in the file: {', '.join(own)}." if own else "Write one: see msrl/api/env.py.",
+            instead=f"Those in the file: {', '.join(own)}." if own else "Write one.",
+            docs="" if own else "docs/environments.md",
         )
-    return _named(found(), id)
+    try:
+        env = found()
+    except Exception as problem:
+        raise EnvError(f"{id} cannot be made: {type(problem).__name__}.",
+                       span=author_span(problem) or function_span(found), why=str(problem),
+                       instead="An environment in a file is made without arguments.") from problem
+    return _named(env, id)
 
 
 def _named(env: Env, id: str) -> Env:

@@ -80,6 +80,9 @@ class EnvPoolEnv(HostEnv):
         self._stop_watch = self._limit if envpool.registration.registry.specs[name][0] in _STOP_WATCH else None
         self.spec = EnvSpec(full, self._observation.space, self._action.space, max_episode_steps=self._limit)
 
+    def probe(self) -> None:
+        """Its environments and their spaces are made by one program: there is nothing to find out."""
+
     def open(self, num_envs: int) -> Batch:
         return _Pool(self.name, num_envs, self._observation, self._action, self._stop_watch, self._channels_first)
 

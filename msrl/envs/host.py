@@ -15,8 +15,10 @@ import numpy as np
 
 from msrl.api.env import Env, Step
 from msrl.envs.batch import Batch
+from msrl.envs.contract import check_bounds
+from msrl.envs.spaces import some_action
 from msrl.envs.supervised import Supervised
-from msrl.errors import UsageError
+from msrl.errors import EnvError, UsageError
 
 
 def seeds(key: jax.Array, num_envs: int) -> list[int]:
@@ -31,6 +33,7 @@ class HostEnv(Env):
     called_back = True
     exact = True  # may a batch keep all actions since the start, to be restored to the bit?
     timeout: float | None = None  # how many seconds a step may take
+    kind: type  # the library's class, whose methods give what is handed out
 
     def __init__(self, name: str):
         self.name = name
@@ -61,6 +64,22 @@ class HostEnv(Env):
     def step(self, state: Supervised, action: np.ndarray, key: jax.Array) -> tuple[Supervised, Step]:
         # A copy: one that hangs keeps what it was given, for longer perhaps than there is a JAX to free it.
         return state, state.play(np.array(action))
+
+    def probe(self) -> None:
+        """Resets and steps one environment, so that one which breaks its promises is refused before anything is
+        compiled. What else goes wrong is left to the run, which tries again."""
+        space = self.spec.action
+        action = np.broadcast_to(some_action(space), self.spec.batch(space, 1)).astype(space.dtype)
+        try:
+            handle = Supervised(lambda: self.open(1), self.timeout)
+            with contextlib.closing(handle):
+                first, step = handle.probe(action)
+        except EnvError:
+            raise
+        except Exception:
+            return
+        check_bounds(first, self.spec.observation, self.kind, "reset")
+        check_bounds(step.final_obs, self.spec.observation, self.kind, "step")
 
     def trouble(self, faults: Sequence[tuple[str, int]]) -> None:
         if self.timeout is None and any(kind == "hang" for kind, _ in faults):

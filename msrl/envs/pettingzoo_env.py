@@ -28,6 +28,7 @@ class PettingZooEnv(HostEnv):
     def __init__(self, name: str):
         super().__init__(name)
         env = _module(name).parallel_env()
+        self.kind = type(env.unwrapped)
         agents = tuple(env.possible_agents)
         self._observations, observation = _pad([env.observation_space(agent) for agent in agents], self.id)
         self._action = _shared([env.action_space(agent) for agent in agents], self.id)
@@ -45,6 +46,8 @@ class PettingZooEnv(HostEnv):
 
 
 def _module(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise _no_such(name, "It is not the path of a module.")
     package = name.partition(".")[0]
     if importlib.util.find_spec(package) is None:
         if package in ("mpe2", "pettingzoo"):

@@ -52,6 +52,13 @@ def codec(space: spaces.Space, *, role: str, env: str) -> Codec:
     )
 
 
+def some_action(space: Space) -> np.ndarray:
+    """An action that the space has."""
+    if isinstance(space, Box):
+        return np.clip(np.zeros(space.shape), space.low, space.high).astype(space.dtype)
+    return np.zeros(space.shape, space.dtype)
+
+
 def _bounds(space: spaces.Box) -> tuple[float | tuple, float | tuple]:
     low, high = np.asarray(space.low, np.float64), np.asarray(space.high, np.float64)
     low = np.where(low <= -_UNBOUNDED, -np.inf, low)

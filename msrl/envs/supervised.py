@@ -20,6 +20,7 @@ from msrl.api.env import Step
 from msrl.api.handle import Handle
 from msrl.envs.batch import Batch, Place
 from msrl.errors import EnvError
+from msrl.tracebacks import author_span
 
 TRIES = 5  # of one step
 WAYS_BACK = 50  # to where it was before that: many steps, any of which may fail by chance, though each went well once
@@ -59,6 +60,11 @@ class Supervised(Handle):
         return self._try(lambda: self._in_time(lambda: self._disturbed() or self.batch.play(action)),
                          (self.batch.mark(), self.batch.obs))
 
+    def probe(self, action: np.ndarray) -> tuple[np.ndarray, Step]:
+        """What one reset and one step give. It is tried once only."""
+        first = self._in_time(lambda: self.batch.begin([0] * len(self)))
+        return first, self._in_time(lambda: self.batch.play(action))
+
     def restore(self, saved: Mapping[str, np.ndarray]) -> None:
         self._try(lambda: self._walk(self.batch.restore(saved)), tries=WAYS_BACK)
 
@@ -81,7 +87,7 @@ class Supervised(Handle):
     def _try(self, work: Callable[[], Any], place: Place | None = None, tries: int = TRIES) -> Any:
         """What `work` gives with this batch, or with one that takes its stead at `place`."""
         left = {"work": tries, "way back": WAYS_BACK}
-        failed, problem = None, None  # the batch that failed at its work
+        failed, problem = None, Exception()  # the batch that failed at its work, and of what
         while min(left.values()):
             doing = "work"
             try:
@@ -91,6 +97,8 @@ class Supervised(Handle):
                     self._walk(way)
                     doing = "work"
                 return work()
+            except EnvError:
+                raise  # it gives what it must not (contract.py): no other try will mend that
             except Exception as error:  # whatever an environment raises
                 self.failures, problem = self.failures + 1, error
                 log.warning("An environment failed (%s: %s); it is replaced.", type(error).__name__, error)
@@ -103,7 +111,7 @@ class Supervised(Handle):
                     failed = self.batch
                 left[doing] -= 1
         many = tries if not left["work"] else WAYS_BACK
-        raise EnvError(f"An environment failed {many} times in a row at the same step.",
+        raise EnvError(f"An environment failed {many} times in a row at the same step.", also=author_span(problem),
                        why=f"The last time it raised {type(problem).__name__}: {problem}",
                        instead="What fails every time is not mended by another try: see the traceback.") from problem
 

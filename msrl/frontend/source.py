@@ -5,10 +5,10 @@ import builtins
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from msrl.errors import LoweringError, Span
+from msrl.tracebacks import shown_path
 
 DOCS = "docs/loop-language.md"
 
@@ -77,7 +77,7 @@ def read_method(owner: type, name: str) -> Method:
             why="The compiler reads the loop's source, and this one was typed at a prompt or made by exec.",
             instead="Put the trainer in a file and import it.", docs=DOCS,
         ) from None
-    file = _shown(inspect.getsourcefile(function) or "<unknown>")
+    file = shown_path(inspect.getsourcefile(function) or "<unknown>")
     tree = _parse(lines, first)
     signature = inspect.signature(function)
     receiver = next(iter(signature.parameters), None)
@@ -122,12 +122,6 @@ def closure(function: Callable) -> dict[str, Any]:
         except ValueError:
             continue
     return found
-
-
-def _shown(file: str) -> str:
-    """The path as the user would type it from here."""
-    path, here = Path(file).resolve(), Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 _OWN_NAMES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda)

@@ -4,8 +4,8 @@ In: the traces of each run, once it has ended, and the host's events. Out: a fil
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from msrl.runtime.bottleneck import Track, as_json, measure
@@ -43,3 +43,16 @@ class Profile:
 def on_host(profile: Profile | None, what: str) -> AbstractContextManager[Any]:
     """The host's work, if anybody wants to know of it."""
     return at_work(profile.host if profile else None, what)
+
+
+@contextmanager
+def traced(profile: Profile | None, tracks: Callable[[], list[Track]]) -> Iterator[None]:
+    """What instances do in here, however it ends, becomes part of the profile."""
+    if profile is None:
+        yield
+        return
+    try:
+        with profile.host.here():
+            yield
+    finally:
+        profile.add(tracks())

@@ -2,6 +2,8 @@
 
 import dataclasses
 import inspect
+import itertools
+import re
 from dataclasses import replace
 
 import jax
@@ -137,11 +139,11 @@ CANNOT = {
     "dqn takes no Box": ("dqn", CONTINUOUS, """\
 DQN cannot take toy: its actions are Box(2,).
 DQN takes actions of these spaces: Discrete.
-Use ppo or sac."""),
+Use ppo or sac, or another environment."""),
     "sac takes no choices": ("sac", DISCRETE, """\
 SAC cannot take toy: its actions are Discrete(4).
 SAC takes actions of these spaces: Box of rank 1.
-Use ppo or dqn."""),
+Use ppo or dqn, or another environment."""),
     "sac needs bounds": ("sac", replace(CONTINUOUS, action=Box((2,))), """\
 SAC cannot take toy: its actions Box(2,) have no finite bounds.
 SAC squashes its actions into [-1, 1], and stretches them to the bounds.
@@ -149,27 +151,31 @@ Use ppo, or a wrapper that says what the bounds are."""),
     "sac takes no images": ("sac", replace(IMAGES, action=Box((1,), -1.0, 1.0)), """\
 SAC cannot take pictures: its observations are images, Box(10, 10, 3).
 SAC's networks are fully connected, and take vectors and choices.
-Use ppo or dqn, which have convolutions for images."""),
+Use ppo, or another environment."""),
     "mappo needs agents": ("mappo", DISCRETE, """\
 MAPPO cannot take toy: it has one agent.
 MAPPO's critic sees the observations of several agents side by side.
-Use ppo, or an environment with several agents."""),
+Use ppo or dqn, or another environment."""),
+    "mappo takes no images": ("mappo", replace(IMAGES, agents=("a", "b")), """\
+MAPPO cannot take pictures: its observations are images, Box(10, 10, 3).
+MAPPO's networks are fully connected, and take vectors and choices.
+No algorithm here takes it. Flatten it with a wrapper, or write an algorithm of your own: msrl new my_algo.py"""),
     "ppo takes one agent": ("ppo", TEAM, """\
 PPO cannot take toy: it has 2 agents.
 PPO learns for one agent, whose observations have no agent dimension.
-Use mappo, or an environment with one agent."""),
+Use mappo, or another environment."""),
     "a3c takes one agent": ("a3c", TEAM, """\
 A3C cannot take toy: it has 2 agents.
 A3C learns for one agent, whose observations have no agent dimension.
-Use mappo, or an environment with one agent."""),
+Use mappo, or another environment."""),
     "impala takes vectors": ("impala", replace(CONTINUOUS, action=Box((2, 2))), """\
 IMPALA cannot take toy: its actions are Box(2, 2).
 IMPALA takes actions of these spaces: Discrete, MultiDiscrete, Box of rank 1.
-Use a wrapper that flattens them."""),
+No algorithm here takes it. Flatten it with a wrapper, or write an algorithm of your own: msrl new my_algo.py"""),
     "ppo takes vectors": ("ppo", replace(CONTINUOUS, action=Box((2, 2))), """\
 PPO cannot take toy: its actions are Box(2, 2).
 PPO takes actions of these spaces: Discrete, MultiDiscrete, Box of rank 1.
-Use a wrapper that flattens them."""),
+No algorithm here takes it. Flatten it with a wrapper, or write an algorithm of your own: msrl new my_algo.py"""),
 }
 
 
@@ -179,3 +185,17 @@ def test_what_an_algorithm_cannot_take(case):
     with pytest.raises(EnvError) as error:
         make(name, spec, {})
     assert str(error.value) == message
+
+
+def test_nobody_is_sent_to_an_algorithm_that_refuses_as_well():
+    observations = Box((3,)), Box((10, 10, 3)), Discrete(3)
+    actions = Discrete(4), MultiDiscrete((2, 3)), Box((2,), -1.0, 1.0), Box((2,)), Box((2, 2))
+    for observation, action, agents in itertools.product(observations, actions, ((), ("a", "b"))):
+        spec = EnvSpec("any", observation, action, agents)
+        for name in ALGORITHMS:
+            try:
+                make(name, spec, {})
+            except EnvError as refused:
+                named = re.search(r"Use (\w+)(?: or (\w+))?(?: or (\w+))?, or ", str(refused))
+                for other in filter(None, named.groups() if named else ()):
+                    make(other, spec, {})

@@ -2,13 +2,16 @@
 
 import threading
 from collections import defaultdict
+from contextlib import closing
+
+import jax
 
 from msrl.backends.threads import Turn
 from msrl.ir.placed import Move
 from msrl.pipeline import Deployment, compile
 from msrl.runtime.channels import Exchange
 from tests.matrix.loops import LOOPS
-from tests.matrix.toys import HostCorridor
+from tests.matrix.toys import Corridor, HostCorridor
 
 FINE = "single-learner-fine"
 MOVE = Move("$weights.1", "learner", "actor", "broadcast", None)
@@ -78,3 +81,11 @@ def test_what_it_told_itself_is_no_news_to_it():
     first.outbox.news += 1
     assert backend.take(turns, mine) is turns[1]
     assert not mine.busy and mine.news == backend.exchange.news
+
+
+def test_what_the_host_has_looked_at_stays_when_it_leaves():
+    """The next chunk is given these arrays to overwrite, so that no worker may begin it once the run is stopped."""
+    program = compile(LOOPS["Plain"], Corridor(), deployment=Deployment(backend="threads"))
+    with closing(program.run()) as updates:
+        next(updates)
+    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(program.resources) if isinstance(leaf, jax.Array))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+import msrl
 from msrl.errors import RunError
 from msrl.jobs import prepare
-from msrl.resuming import resumed
 from msrl.running import run
 from msrl.runtime import checkpoints
 from msrl.runtime.display import Display
@@ -79,8 +79,7 @@ Make room or give permission; the run can go on from {sound}: msrl resume {path}
     for line in (path / "metrics.jsonl").read_text().splitlines():
         json.loads(line)
     (small_disk / "filler").unlink()
-    job, start = resumed(path, None, None, None, None, None)
-    assert run(job, path, Display(), start=start).status == "finished"
+    assert msrl.resume(path, progress=False).status == "finished"
 
 
 def test_a_run_without_checkpoints_says_so(small_disk):

@@ -1,5 +1,8 @@
 """Bad input: one clear message with the remedy, exit code 2, and nothing written."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,8 @@ from msrl.cli.main import origin
 from msrl.errors import RunError, Span, UsageError
 from tests.cli.conftest import TINY
 
+LIST = "msrl.envs.list_envs() lists what is built in, and explains the forms gymnasium:<id>, envpool:<id>, " \
+    "pettingzoo:<module> and <path>.py:<Class>."
 CASES = {
     "no algorithm": (["train"], """\
 UsageError: msrl train needs an algorithm.
@@ -25,6 +30,21 @@ UsageError: msrl train {TINY}:Tiny has no flag --nois.
 Did you mean --noise?
 See all of them: msrl train {TINY}:Tiny --help
 """),
+    "a flag of another library": (["train", "ppo", "--env", "CartPole-v1", "--lr", "3e-4"], """\
+UsageError: msrl train ppo has no flag --lr.
+Did you mean --learning-rate?
+See all of them: msrl train ppo --help
+"""),
+    "one that may mean two": (["train", "sac", "--env", "Pendulum-v1", "--lr=3e-4"], """\
+UsageError: msrl train sac has no flag --lr.
+Did you mean --actor-learning-rate or --critic-learning-rate?
+See all of them: msrl train sac --help
+"""),
+    "a flag of a library with other words": (["train", "dqn", "--env", "CartPole-v1", "--buffer_size", "9"], """\
+UsageError: msrl train dqn has no flag --buffer_size.
+Did you mean --capacity?
+See all of them: msrl train dqn --help
+"""),
     "a flag like no other": (["eval", "run", "--zzzzzz=3"], """\
 UsageError: msrl eval has no flag --zzzzzz.
 Nothing it has is called alike.
@@ -32,8 +52,42 @@ See all of them: msrl eval --help
 """),
     "unknown command": (["trian", "ppo"], """\
 UsageError: There is no command 'trian'. Did you mean train?
-The commands are train, resume, eval, replay, graph, verify, list, new.
+The commands are train, resume, eval, replay, graph, verify, list, new, docs.
 See: msrl --help
+"""),
+    "a seed of more than 64 bits": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--seed", str(2**64)], """\
+UsageError: The seed is 18446744073709551616.
+It must be a whole number from -2147483648 to 4294967295: JAX takes 32 bits of it, and a longer one would give the \
+random numbers of another.
+Give --seed (in Python: seed=) another value.
+"""),
+    "the last of several seeds": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--seed", str(2**32 - 1), "--seeds",
+                                   "2"], "UsageError: The seed is 4294967296."),
+    "a seed of a thousand bits": (["verify", f"{TINY}:Tiny", "--env", "CartPole-v1", "--seed", str(2**1000)],
+                                  "UsageError: The seed is a number of more than 128 bits."),
+    "an empty environment": (["train", f"{TINY}:Tiny", "--env", ""], f"""\
+EnvError: '' does not name an environment.
+It is empty.
+{LIST}
+"""),
+    "a prefix alone": (["graph", f"{TINY}:Tiny", "--env", "gymnasium:"], f"""\
+EnvError: 'gymnasium:' does not name an environment.
+There is nothing behind the colon.
+{LIST}
+"""),
+    "an id that is a path": (["train", f"{TINY}:Tiny", "--env", "gymnasium:../x"], f"""\
+EnvError: There is no environment 'gymnasium:../x'.
+No known id resembles it.
+{LIST}
+"""),
+    "a module that is a path": (["train", f"{TINY}:Tiny", "--env", "pettingzoo:../x"], """\
+EnvError: There is no PettingZoo environment '../x'.
+It is not the path of a module.
+Write the path of a module that has one, such as pettingzoo:mpe2.simple_spread_v3.
+"""),
+    "a file without a class": (["train", f"{TINY}:Tiny", "--env", "maze.py"], """\
+EnvError: 'maze.py' does not say which class is the environment.
+Write path/to/file.py:Class.
 """),
     "no steps": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--total-steps", "0"], """\
 UsageError: total_steps is 0.
@@ -167,3 +221,17 @@ def test_a_mistake_in_the_users_code_comes_with_its_traceback():
     assert told.endswith("\nZeroDivisionError: division by zero\n\n")
     problem.span = None  # not of a line of the loop
     assert origin(problem) == "" and origin(UsageError("no", span=span)) == ""
+
+
+@pytest.mark.parametrize("platform, why", [
+    ("cuda", "No plug-in for cuda is installed, or it found no device."),
+    ("nonsense", "Unable to initialize backend 'nonsense': Backend 'nonsense' is not in the list of known backends: "),
+])
+def test_a_platform_that_jax_cannot_start(platform, why, tmp_path):
+    words = ["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--run-dir", str(tmp_path / "run")]
+    done = subprocess.run([sys.executable, "-m", "msrl.cli.main", *words], capture_output=True,
+                          env={**os.environ, "JAX_PLATFORMS": platform}, text=True, check=False, timeout=300)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert f"UsageError: JAX cannot start the platform '{platform}'.\n{why}" in done.stderr
+    assert "\nUnset JAX_PLATFORMS, or set JAX_PLATFORMS=cpu." in done.stderr
+    assert not (tmp_path / "run").exists()

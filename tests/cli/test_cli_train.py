@@ -12,12 +12,13 @@ from msrl.jobs import prepare
 from msrl.results import interquartile_mean
 from msrl.running import run
 from msrl.runtime.display import Display
+from msrl.runtime.interrupts import Stop
 from tests.cli.conftest import TINY
 
 KEYS = {"algorithm", "env", "distribution", "backend", "seed", "env_steps", "compile_seconds", "train_seconds",
         "total_seconds", "steps_per_second", "eval_return_mean", "eval_return_std", "eval_episodes", "weights_sha256"}
-FILES = {"config.json", "deployment.toml", "reproduce.sh", "metrics.jsonl", "tensorboard", "weights", "result.json",
-         "curve.png"}
+FILES = {"config.json", "lease.json", "checkpoints", "deployment.toml", "reproduce.sh", "metrics.jsonl",
+         "tensorboard", "weights", "result.json", "curve.png"}
 
 
 def rows(run_dir: str) -> list[dict]:
@@ -148,7 +149,9 @@ def test_a_failure_leaves_what_was_reached(msrl):
     code, out, err = msrl("train", f"{TINY}:Failing", "--env", "CartPole-v1", "--run-dir", "run", "--json",
                           "--total-steps", "640")
     assert (code, out) == (1, "")
-    line = TINY.read_text().splitlines().index('            msrl.report(tick=msrl.call("bomb", "tick"))') + 1
+    lines = TINY.read_text().splitlines()
+    line = lines.index('            msrl.report(tick=msrl.call("bomb", "tick"))') + 1
+    raised = next(number for number, text in enumerate(lines, 1) if "The bomb went off" in text)
     assert err.endswith(f"""
 RunError: The bomb went off.
 
@@ -156,12 +159,16 @@ RunError: The bomb went off.
 {line:>5} | msrl.report(tick=msrl.call("bomb", "tick"))
                          ^^^^^^^^^^^^^^^^^^^^^^^^^
 
+  {TINY}:{raised}
+{raised:>5} | {lines[raised - 1].strip()}
+        {"^" * len(lines[raised - 1].strip())}
+
 It was asked three times.
 """)
     folder = Path("run")
     assert json.loads((folder / "config.json").read_text())["status"] == "failed"
     assert [row["env_steps"] for row in rows("run")] == [4, 8, 12]
-    assert {path.name for path in folder.iterdir()} == FILES - {"result.json"}
+    assert {path.name for path in folder.iterdir()} == FILES - {"result.json", "checkpoints"}
     code, out, _ = msrl("eval", "run", "--episodes", "3", "--json")
     assert code == 0 and json.loads(out)["eval_episodes"] == 3
 
@@ -189,7 +196,57 @@ def test_compiling_from_python_gives_the_program():
 
 def test_stopped_after_training_it_is_not_evaluated(tmp_path):
     """All updates are in, and the wish to stop comes with the question whether to evaluate."""
-    asked = iter([False, False, False, True])
-    result = run(prepare(f"{TINY}:Tiny", "CartPole-v1"), tmp_path / "run", Display(), stop=lambda: next(asked))
-    assert (result.status, result.env_steps, result.eval_return_mean) == ("interrupted", 64, None)
+    class Late(Stop):
+        asked = iter([False, False, False, True])
+
+        def __call__(self):
+            return next(self.asked)
+
+    result = run(prepare(f"{TINY}:Tiny", "CartPole-v1"), tmp_path / "run", Display(), stop=Late())
+    assert (result.status, result.env_steps, result.eval_return_mean) == ("finished", 64, None)
     assert {path.name for path in (tmp_path / "run").iterdir()} == FILES
+
+
+def test_a_loop_that_steps_no_environment_tells_its_passes(msrl):
+    code, out, err = msrl("train", f"{TINY}:Offline", "--env", "CartPole-v1", "--eval-episodes", "1")
+    assert code == 0, err
+    assert " of the loop" in out and "steps (" not in out
+
+
+LOUD = f"""\\
+import sys
+from pathlib import Path
+
+sys.path.insert(0, {str(Path(TINY).parent)!r})
+from tiny import Tiny
+
+class Loud(Tiny):
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        for i in range(2):
+            print("pass", i)
+            obs = msrl.env_step(msrl.agent_act(obs).action).obs
+            msrl.report(msrl.agent_learn(obs))
+"""
+
+
+def test_the_loop_as_plain_python(msrl, tmp_path):
+    (tmp_path / "loud.py").write_text(LOUD)
+    words = ("train", "loud.py:Loud", "--env", "CartPole-v1")
+    code, out, err = msrl(*words, "--eager")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[:2] == ["pass 0", "pass 1"]
+    assert out.splitlines()[2].startswith("plain Python  8 steps, 2 reports; the last: loss ")
+    assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["loud.py"]
+    code, _, err = msrl(*words)
+    assert code == 2
+    assert "`print('pass', i)` is called for its effect." in err
+    assert "`msrl train ... --eager`" in err
+
+
+def test_plain_python_leaves_no_run_folder(msrl):
+    assert msrl("train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--eager", "--run-dir", "here") == (2, "", """\
+UsageError: Both --eager and --run-dir are given.
+A loop that runs as plain Python is there to be looked into: it runs once, in this process, and leaves nothing behind.
+Leave out --run-dir, or --eager.
+""")

@@ -73,6 +73,49 @@ def test_unknown_ids_name_the_nearest():
     )
 
 
+@pytest.mark.parametrize("id", ["gymnasium:../x", "gymnasium:a b", "gymnasium:../x:Env-v0", "gymnasium:a:b:c", "../x",
+                                "gymnasium:/etc/passwd", "gymnasium:x.py:/y.pyc:E", "gymnasium::", "jax:", ":", ""])
+def test_ids_that_are_none(id):
+    assert message(id).splitlines()[0] in (f"There is no environment {id!r}.", f"{id!r} does not name an environment.",
+                                           f"'x.py' in {id!r} is not a place that environments come from.")
+
+
+def test_a_name_is_read_in_one_way(tmp_path, monkeypatch):
+    """What stands before the last colon is a file only if it ends in .py, for whoever asks."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.py:").mkdir()
+    (tmp_path / "x.py:" / "y.pyc").write_bytes(b"")
+    assert message("x.py:/y.pyc:E").splitlines()[0] == \
+        "'x.py' in 'x.py:/y.pyc:E' is not a place that environments come from."
+
+
+def test_ids_that_gymnasium_explains():
+    assert message("gymnasium:LunarLander-v2") == (
+        "gymnasium:LunarLander-v2 cannot be made.\n"
+        "Gymnasium says: Environment version v2 for `LunarLander` is deprecated. Please use `LunarLander-v3` instead.")
+    with pytest.warns(DeprecationWarning, match="out of date"):
+        moved = message("gymnasium:HalfCheetah-v2")
+    assert moved.startswith(
+        "gymnasium:HalfCheetah-v2 cannot be made.\nGymnasium says: The mujoco v2 and v3 based environments have been ")
+    assert message("gymnasium:CartPole") == (
+        "There is no environment 'gymnasium:CartPole'.\nThe nearest that are known: gymnasium:CartPole-v1, "
+        f"gymnasium:CartPole-v0, gymnasium:phys2d/CartPole-v1.\n{LIST}")
+    assert message("gymnasium:nowhere/Maze-v0") == (
+        f"There is no environment 'gymnasium:nowhere/Maze-v0'.\nNo known id resembles it.\n{LIST}")
+
+
+def test_a_constructor_that_fails_has_its_line(monkeypatch):
+    def crooked():
+        raise ValueError("a maze needs a size")
+
+    monkeypatch.setitem(gymnasium.registry, "Crooked-v0", gymnasium.envs.registration.EnvSpec("Crooked-v0", crooked))
+    number = crooked.__code__.co_firstlineno + 1
+    assert message("gymnasium:Crooked-v0") == (
+        f"gymnasium:Crooked-v0 cannot be made: ValueError.\n\n  tests/envs/test_make.py:{number}\n{number:>5} | "
+        'raise ValueError("a maze needs a size")\n        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^\n\n'
+        "a maze needs a size")
+
+
 def test_unknown_pettingzoo_modules():
     form = "Write the path of a module that has one, such as pettingzoo:mpe2.simple_spread_v3."
     assert message("pettingzoo:mpe2.nothing") == (

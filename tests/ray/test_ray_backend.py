@@ -28,6 +28,7 @@ from msrl.runtime.display import Display
 from msrl.runtime.tracing import LIMIT
 from tests.chaos.test_lost import Lines
 from tests.matrix.comparing import Outcome, assert_same, strict
+from tests.matrix.effects import Logged
 from tests.matrix.herds import Herd, Herding
 from tests.matrix.loops import LOOPS
 from tests.matrix.toys import Corridor
@@ -61,7 +62,33 @@ def hosts_of_workers() -> list[psutil.Process]:
     return found
 
 
+# -- the user's files ------------------------------------------------------------------------------------------------
+
+
+def test_workers_have_what_lies_beside_the_users_file(tmp_path):
+    """Also what it is imported by: the learner's class is in the file, what it inherits from in another."""
+    (tmp_path / "beside_for_ray.py").write_text("from msrl.algorithms.a2c import A2C\n\n\nclass Base(A2C):\n    pass\n")
+    (tmp_path / "with_sibling.py").write_text("from beside_for_ray import Base\n\n\nclass Mine(Base):\n    pass\n")
+    settings = dict(num_envs=2, rollout=2, total_steps=4, hidden=(4,), deployment=Deployment(
+        "single-learner-coarse", "ray", actors=1))
+    program = compile(f"{tmp_path / 'with_sibling.py'}:Mine", Corridor(), **settings)
+    for file in tmp_path.glob("*.py"):
+        file.unlink()  # another host does not have them
+    assert [update.env_steps for update in program.run()][-1] == 4
+
+
 # -- same result -----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_component_does_is_done_once(tmp_path):
+    log = tmp_path / "log.txt"
+    program = compile(Logged, Corridor(), strict=True, num_envs=4, shards=2, learner_shards=2, log=str(log))
+    wanted = Outcome(*program.interpret())
+    lines = log.read_text()
+    log.unlink()
+    found = strict(program.deployed(Deployment("multi-learner", "ray", learners=2)))
+    assert log.read_text() == lines
+    assert found.reports == wanted.reports
 
 
 @pytest.mark.parametrize("deployment", [Deployment("single-learner-fine", "ray", actors=2),

@@ -16,6 +16,7 @@ import numpy as np
 from flax import struct
 
 from msrl.api.env import Env, Step
+from msrl.envs.contract import check_pair
 
 
 @struct.dataclass
@@ -60,15 +61,24 @@ class Wrapper(Env):
         return Wrapped(self.env.init(key, num_envs), self.start(num_envs))
 
     def reset(self, state: Wrapped, key: jax.Array) -> tuple[Wrapped, Any]:
-        inner, obs = self.env.reset(state.inner, key)
+        inner, obs = check_pair(self.env.reset(state.inner, key), self.env, "reset")
         own, obs = self.on_reset(state.own, obs)
         return Wrapped(inner, own), obs
 
     def step(self, state: Wrapped, action: Any, key: jax.Array) -> tuple[Wrapped, Step]:
         action = action if self.traceable else np.asarray(action)
-        inner, step = self.env.step(state.inner, self.on_action(action), key)
+        inner, step = check_pair(self.env.step(state.inner, self.on_action(action), key), self.env, "step")
         own, step = self.on_step(state.own, step)
         return Wrapped(inner, own), step
+
+    def obs_shape(self, num_envs: int) -> Any:
+        """That of the environment inside, which may be a tree; a wrapper that changes observations changes the spec."""
+        same = self.spec.observation is self.env.spec.observation
+        return self.env.obs_shape(num_envs) if same else super().obs_shape(num_envs)
+
+    def step_shape(self, num_envs: int) -> Step:
+        obs = self.obs_shape(num_envs)
+        return self.env.step_shape(num_envs).replace(obs=obs, final_obs=obs)
 
     def frozen(self, states: Sequence[Wrapped]) -> Env:
         return self.rewrap(self.env.frozen([state.inner for state in states]))
