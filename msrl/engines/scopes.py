@@ -45,6 +45,10 @@ class Scopes:
         """The expression as a function of its inputs, in their order."""
         return self._function(node.expr, node.scope, tuple(name for name, _ in node.inputs))
 
+    def value(self, expr: str, scope: str) -> Any:
+        """Of an expression without inputs."""
+        return eval(expr, self._globals(scope))
+
     def _make_function(self, expr: str, scope: str, inputs: tuple[str, ...]) -> Callable[..., Any]:
         given = ast.arguments([], [ast.arg(name) for name in inputs], None, [], [], None, [])
         tree = ast.fix_missing_locations(ast.Expression(ast.Lambda(given, with_logic(expr).body)))

@@ -78,7 +78,7 @@ class Traced(Machine):
             out, token = self.host.trace(node, strong(args), strong(kwargs), states[0], self.halted(), shape)
             return out, (token, *((count + 1,) if op.keyed else ()))
         keys = fold_in(self.keys[component, method], count)
-        run = self.ops.fused(component, method, self.ops.dims(node), self.ops.agent_dims(node))
+        run = self.ops.fused(component, method, self.ops.layouts.of(node))
         args, kwargs = strong(args), strong(kwargs)
         if is_learn(node) and (site := node.writes[0]) in self.guards:
             if not fits(self.guards[site], args):

@@ -11,8 +11,9 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import numpy as np
 from msrl.errors import RunError, UsageError
 from msrl.ir.graph import base
 from msrl.runtime import weights
+from msrl.runtime.disk import reason
 from msrl.runtime.files import dumps, put, seal, write
 from msrl.runtime.packing import LEAF_KINDS, Leaf, Packed
 
@@ -80,9 +82,12 @@ class Checkpoints:
             self.settle()
             write_checkpoint(path, checkpoint, self.settle)
             self._prune(seed)  # the new one is on disk
-        except OSError as error:
+        except Exception as error:  # TensorStore, which writes arrays, has errors of its own
+            if not isinstance(error, OSError) and not reason(error):
+                raise
             sound = newest(self.path.parent, seed)
-            raise RunError(f"The checkpoint {path} could not be written.", why=f"{error.strerror or error}.",
+            said = error.strerror if isinstance(error, OSError) else reason(error)
+            raise RunError(f"The checkpoint {path} could not be written.", why=f"{said or error}.",
                            instead=f"Make room or give permission; the run can go on from {sound}: msrl resume "
                                    f"{self.path.parent}" if sound else "Make room, or give permission.") from error
 
@@ -171,29 +176,31 @@ def newest(run: Path, seed: int | None = None, apart_from: Path | None = None) -
     return None
 
 
-def load(path: Path, check: Callable[[Path, Checkpoint], None] = lambda path, found: None) -> Checkpoint:
-    """Reads a checkpoint; offers another one if it is not sound. `check` raises `Unsound` for reasons of its own."""
+def load(path: Path) -> Checkpoint:
+    """Reads a checkpoint; offers another one if it is not sound."""
     try:
-        found = read(path)
-        check(path, found)
-        return found
+        return read(path)
     except Unsound as problem:
-        run = path.parent.parent
-        sound = newest(run, apart_from=path)
-        raise UsageError(
-            f"The checkpoint {path} cannot be used.", why=str(problem),
-            instead=f"Go on from the newest sound one, {sound.name}: msrl resume {run} --auto" if sound else
-            f"There is no other; train again: sh {run / 'reproduce.sh'}") from problem
+        raise refused(path, problem) from problem
 
 
-def read(path: Path) -> Checkpoint:
-    """Reads a checkpoint and holds it against its checksums."""
+def refused(path: Path, problem: Unsound) -> UsageError:
+    run = path.parent.parent
+    sound = newest(run, apart_from=path)
+    return UsageError(
+        f"The checkpoint {path} cannot be used.", why=str(problem),
+        instead=f"Go on from the newest sound one, {sound.name}: msrl resume {run} --auto" if sound else
+        f"There is no other; train again: sh {run / 'reproduce.sh'}")
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself, once all of its files have been held against their checksums."""
     manifest = _manifest(path)
     if manifest is None:
         raise Unsound(f"Its {MANIFEST} is missing, or is not one that a run writes.")
     if manifest.get("format") != FORMAT:
         raise Unsound(f"It has the format {manifest.get('format')!r:.40}, and this version of MSRL reads {FORMAT}.")
-    try:
+    with told():
         if manifest.pop("sha256", None) != seal(manifest):
             raise Unsound(f"It is damaged: its {MANIFEST} does not have its checksum.")
         here, there = weights.file_sums(path / STATE), dict(manifest["files"])
@@ -202,13 +209,27 @@ def read(path: Path) -> Checkpoint:
             raise Unsound(f"It is damaged: {STATE}/{wrong[0]} does not have its checksum.")
         if type(manifest["loop"]) is not str or type(manifest["update"]) is not int:
             raise TypeError(f"the loop is {manifest['loop']!r:.40}, the update {manifest['update']!r:.40}")
+    return manifest
+
+
+def read(path: Path) -> Checkpoint:
+    """Reads a checkpoint and holds it against its checksums."""
+    manifest = read_manifest(path)
+    with told():
         arrays = weights.load_arrays(path / STATE)
         parts = {part: {shard: _packed(part, shard, arrays, said) for shard, said in shards.items()}
                  for part, shards in manifest["parts"].items()}
         return Checkpoint(manifest["loop"], manifest["update"], parts, manifest["about"])
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Whatever a reader of damaged files raises becomes the reason why they cannot be used."""
+    try:
+        yield
     except Unsound:
         raise
-    except Exception as error:  # whatever a reader of damaged files raises
+    except Exception as error:
         first = (str(error).splitlines() or [""])[0]
         raise Unsound(f"It is damaged: {type(error).__name__}: {first}") from error
 

@@ -17,8 +17,8 @@ from tests.cli.conftest import TINY
 
 KEYS = {"algorithm", "env", "distribution", "backend", "seed", "env_steps", "compile_seconds", "train_seconds",
         "total_seconds", "steps_per_second", "eval_return_mean", "eval_return_std", "eval_episodes", "weights_sha256"}
-FILES = {"config.json", "deployment.toml", "reproduce.sh", "metrics.jsonl", "tensorboard", "weights", "result.json",
-         "curve.png"}
+FILES = {"config.json", "lease.json", "checkpoints", "deployment.toml", "reproduce.sh", "metrics.jsonl",
+         "tensorboard", "weights", "result.json", "curve.png"}
 
 
 def rows(run_dir: str) -> list[dict]:
@@ -168,7 +168,7 @@ It was asked three times.
     folder = Path("run")
     assert json.loads((folder / "config.json").read_text())["status"] == "failed"
     assert [row["env_steps"] for row in rows("run")] == [4, 8, 12]
-    assert {path.name for path in folder.iterdir()} == FILES - {"result.json"}
+    assert {path.name for path in folder.iterdir()} == FILES - {"result.json", "checkpoints"}
     code, out, _ = msrl("eval", "run", "--episodes", "3", "--json")
     assert code == 0 and json.loads(out)["eval_episodes"] == 3
 
@@ -205,6 +205,12 @@ def test_stopped_after_training_it_is_not_evaluated(tmp_path):
     result = run(prepare(f"{TINY}:Tiny", "CartPole-v1"), tmp_path / "run", Display(), stop=Late())
     assert (result.status, result.env_steps, result.eval_return_mean) == ("finished", 64, None)
     assert {path.name for path in (tmp_path / "run").iterdir()} == FILES
+
+
+def test_a_loop_that_steps_no_environment_tells_its_passes(msrl):
+    code, out, err = msrl("train", f"{TINY}:Offline", "--env", "CartPole-v1", "--eval-episodes", "1")
+    assert code == 0, err
+    assert " of the loop" in out and "steps (" not in out
 
 
 LOUD = f"""\\
