@@ -86,6 +86,7 @@ def test_b2_numbers_that_are_doubles_in_plain_python(verify, monkeypatch):
     assert re.search(r"metrics.report .*, call 1: it is given another fields\['\w+'\]\n *fragment +plain Python", out)
 
 
+@pytest.mark.filterwarnings("ignore::msrl.errors.PurityWarning")  # compiling warns of it already
 def test_b3_an_actor_that_counts_how_often_it_is_traced(verify):
     code, out, err = verify("Frozen", "--backends", "anew", "--distributions", "local")
     assert code != 0
