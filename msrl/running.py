@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from msrl import faults, pipeline
-from msrl.announcing import lines_of, loss_of
+from msrl.announcing import lines_of, loss_of, planned_steps
 from msrl.backends.schedule import AT_END
 from msrl.elastic import Elastic, Grown
 from msrl.engines.evaluation import Abandoned, Episodes
@@ -23,7 +23,7 @@ from msrl.errors import LostError, MsrlError, NonFiniteError, RoomError
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
-from msrl.results import Result, Start, Stopped, interquartile_mean, rewound, row_of, score_of
+from msrl.results import Result, Start, Stopped, explained, interquartile_mean, rewound, row_of, score_of
 from msrl.runtime import strict as surroundings
 from msrl.runtime import weights
 from msrl.runtime.chaos import Killed
@@ -45,10 +45,10 @@ def run(job: Job, path: Path | None, display: Display, stop: Stop | None = None,
         start: Start | None = None) -> Result:
     """Trains a job. `stop` is asked between chunks; `opened` hears of the run folder once it exists; `start` is what a
     run that was stopped goes on from."""
-    began = time.perf_counter() if began is None else began
-    this = Run(job, path, display, stop or Stop(), opened, began, start)
+    this = Run(job, path, display, stop or Stop(), opened, began or time.perf_counter(), start)
     try:
-        return this()
+        with explained(path):
+            return this()
     finally:
         if this.folder:
             this.folder.release()
@@ -201,7 +201,7 @@ class Run:
         self.announce(program)
         if self.folder and job.checkpoint_every and not self.folder.opened:
             self.open()  # so that there is something to resume, whenever it is killed
-        self.display.begin(job.config.total_steps)
+        self.display.begin(planned_steps(program))
         with traced(self.profile, program.tracks):
             self.train(program)
         self.display.end()
@@ -270,9 +270,9 @@ class Run:
             last, updates = update.env_steps, updates + 1
             self.curve.append(update)
             latest = update.episode_return if update.episode_return is not None else latest
-            self.display.update(State(update.env_steps, self.job.config.total_steps, program.seeds,
+            self.display.update(State(update.env_steps, planned_steps(program), program.seeds,
                                       spent - program.run_compile_seconds, latest, loss_of(update.metrics),
-                                      self.before))
+                                      self.before, update.at[1]))
             due = due or bool(self.job.eval_every and updates % self.job.eval_every == 0)
             judged = []
             if due and self.complete(program):

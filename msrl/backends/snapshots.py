@@ -255,4 +255,4 @@ class _Forms:
             return whole
         if worker.program.fragment.axis == "agent":
             return cut_agents(whole, worker.ops.agents.of(name), worker.ops.world)
-        return worker.ops.world.cut(whole, worker.divided[name], rows=True)
+        return worker.ops.world.cut(whole, worker.divided[name])

@@ -21,7 +21,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from msrl.api.agreement import DEVICES
 from msrl.engines.finite import not_finite
 from msrl.engines.library import Ops
-from msrl.engines.ops import divide, op_keys, strong
+from msrl.engines.ops import leaf_tree, op_keys, strong
 from msrl.ir.graph import Call
 
 Compiled = Callable[[float], None]  # is told the seconds that compiling took
@@ -47,7 +47,7 @@ class Group:
     def learn(self, node: Call, parts: list[tuple[jax.Array, tuple, tuple]], compiled: Compiled) -> list[Any]:
         """For each instance, of (root key, arguments, resources): (value, resources written, flags of all devices)."""
         given = [(root, np.int32(reads[-1]), tuple(reads[:-1]), strong(args)) for root, args, reads in parts]
-        axes = self.axes(node, given[0][-1])
+        axes = leaf_tree(given[0][-1], self.ops.layouts.of(node).rows)
         alike = jax.tree.map(lambda _: -1, given[0][:3])
         specs = jax.tree.map(spec, (*alike, axes))
         whole = jax.tree.map(lambda where, *xs: self.join(xs, where), specs, *given,
@@ -58,11 +58,6 @@ class Group:
             out, written, flags = jax.tree.map(lambda x, at=number: x.addressable_shards[at].data, made)
             found.append((out, (*written, reads[-1] + 1), flags))
         return found
-
-    def axes(self, node: Call, args: tuple) -> Any:
-        """The dimension on which each leaf is divided among learners; -1 of what all have."""
-        op = self.ops.op("learner", "learn")
-        return divide(op, args, {}, self.ops.world.num_envs, self.ops.dims(node))[0]
 
     def join(self, parts: Sequence[Any], where: PartitionSpec) -> jax.Array:
         """One array of those that the devices have."""
@@ -85,7 +80,7 @@ class Group:
         return self.programs[known]
 
     def on_each(self, node: Call) -> Callable[..., Any]:
-        op, run = self.ops.op("learner", "learn"), self.ops.fused("learner", "learn", self.ops.dims(node))
+        op, run = self.ops.op("learner", "learn"), self.ops.fused("learner", "learn", self.ops.layouts.of(node))
 
         def learn(root: jax.Array, count: Any, states: tuple, args: tuple) -> Any:
             keys = op_keys(root, {("learner", "learn"): op}, self.ops.world)["learner", "learn"]
@@ -106,7 +101,7 @@ class GroupOfProcesses(Group):
     def learn(self, node: Call, parts: list[tuple[jax.Array, tuple, tuple]], compiled: Compiled) -> list[Any]:
         ((root, args, reads),) = parts
         args = strong(args)
-        axes = self.axes(node, args)
+        axes = leaf_tree(args, self.ops.layouts.of(node).rows)
         given = (self.everywhere(root), self.everywhere(np.int32(reads[-1])),
                  jax.tree.map(self.everywhere, tuple(reads[:-1])),
                  jax.tree.map(lambda x, dim: self.put(x, spec(dim)), args, axes))

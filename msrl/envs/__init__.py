@@ -152,7 +152,8 @@ def _from_file(id: str) -> Env:
         raise EnvError(
             f"{path} has no environment {cls!r}.",
             why="An environment is a subclass of msrl.api.Env.",
-            instead=f"Those in the file: {', '.join(own)}." if own else "Write one: see msrl/api/env.py.",
+            instead=f"Those in the file: {', '.join(own)}." if own else "Write one.",
+            docs="" if own else "docs/environments.md",
         )
     try:
         env = found()

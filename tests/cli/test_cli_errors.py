@@ -52,7 +52,7 @@ See all of them: msrl eval --help
 """),
     "unknown command": (["trian", "ppo"], """\
 UsageError: There is no command 'trian'. Did you mean train?
-The commands are train, resume, eval, replay, graph, verify, list, new.
+The commands are train, resume, eval, replay, graph, verify, list, new, docs.
 See: msrl --help
 """),
     "a seed of more than 64 bits": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--seed", str(2**64)], """\
