@@ -93,6 +93,14 @@ class TypeCheckError(MsrlError):
     """Shapes, dtypes or tree structures do not fit together."""
 
 
+class PurityError(MsrlError):
+    """A component that is compiled depends on, or changes, what a compiled program cannot see."""
+
+
+class PurityWarning(UserWarning):
+    """The same, where what the program computes does not depend on it."""
+
+
 class EnvError(MsrlError):
     """An environment cannot be made, or an algorithm cannot take it."""
 

@@ -101,7 +101,8 @@ def is_listed(id: str) -> bool:
     if not colon:
         return _is_gymnasium_id(id)
     return (prefix == "jax" and name in JAX) or (prefix == "gymnasium" and ":" not in name and _is_gymnasium_id(name)) \
-        or (prefix == "envpool" and (not envpool_env.installed() or name in envpool_env.names()))
+        or (prefix == "envpool" and (not envpool_env.installed() or name in envpool_env.names())) \
+        or prefix == "object"  # which `make` refuses in words of its own
 
 
 def list_envs() -> list[tuple[str, str]]:

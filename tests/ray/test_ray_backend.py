@@ -28,6 +28,7 @@ from msrl.runtime.display import Display
 from msrl.runtime.tracing import LIMIT
 from tests.chaos.test_lost import Lines
 from tests.matrix.comparing import Outcome, assert_same, strict
+from tests.matrix.effects import Logged
 from tests.matrix.herds import Herd, Herding
 from tests.matrix.loops import LOOPS
 from tests.matrix.toys import Corridor
@@ -77,6 +78,17 @@ def test_workers_have_what_lies_beside_the_users_file(tmp_path):
 
 
 # -- same result -----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_component_does_is_done_once(tmp_path):
+    log = tmp_path / "log.txt"
+    program = compile(Logged, Corridor(), strict=True, num_envs=4, shards=2, learner_shards=2, log=str(log))
+    wanted = Outcome(*program.interpret())
+    lines = log.read_text()
+    log.unlink()
+    found = strict(program.deployed(Deployment("multi-learner", "ray", learners=2)))
+    assert log.read_text() == lines
+    assert found.reports == wanted.reports
 
 
 @pytest.mark.parametrize("deployment", [Deployment("single-learner-fine", "ray", actors=2),
