@@ -117,6 +117,10 @@ class LostError(RunError):
     """A worker is gone, through no fault of the algorithm's: the run may be tried again from its last checkpoint."""
 
 
+class ClusterError(RunError):
+    """The cluster that a run had joined is gone. Only its owner can bring it back."""
+
+
 class NonFiniteError(RunError):
     """A learn was given, or made, a value that is not finite. `fault` is what there is to say of it, as plain data
     (msrl/engines/faults.py)."""

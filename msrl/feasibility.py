@@ -87,7 +87,7 @@ def _passes(deployment: Deployment, policy: DistributionPolicy) -> None:
 def _numbers(deployment: Deployment) -> None:
     least: dict[str, tuple[Any, int]] = {
         "actors": (deployment.actors, 1), "learners": (deployment.learners, 1), "max_lag": (deployment.max_lag, 0),
-        "devices": (deployment.devices, 1),
+        "devices": (deployment.devices, 1), "worker_timeout": (deployment.worker_timeout, 1),
         **{f"devices of host {host.name}": (host.devices, 1) for host in deployment.hosts}}
     for name, (value, bound) in least.items():
         if value is None and name not in ("actors", "learners"):

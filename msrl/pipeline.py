@@ -160,7 +160,7 @@ class Program:
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
                                     hosts=[host.name for host in deployment.hosts], chaos=self.chaos,
-                                    stream=self.stream)
+                                    stream=self.stream, worker_timeout=deployment.worker_timeout)
         self.skips = Skips(self.start, not self.saving.ordered)
         self.learners = [w for w in self.workers if "learner" in w.program.fragment.components
                          and w.program.fragment.axis == "agent"]  # each has what its agents learnt

@@ -1,6 +1,8 @@
-"""What a run begins with and what it ends with, as plain data."""
+"""What a run begins with and what it ends with, as plain data; and errors that say how a run can go on."""
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from msrl.engines.evaluation import Episodes
+from msrl.errors import ClusterError, LostError, MsrlError, RunError
 from msrl.pipeline import Program, Update
-from msrl.runtime.checkpoints import Checkpoint, Unsound, name_of
+from msrl.runtime.checkpoints import Checkpoint, Unsound, name_of, newest
+from msrl.runtime.disk import is_full, reason
 from msrl.runtime.lease import Lease
 
 
@@ -147,3 +151,23 @@ def score_of(judged: list[Episodes]) -> dict[str, float | None]:
         return {"eval_return_mean": None, "eval_return_std": None}
     returns = np.concatenate([np.asarray(episodes.returns) for episodes in judged])
     return {"eval_return_mean": float(returns.mean()), "eval_return_std": float(returns.std())}
+
+
+@contextmanager
+def explained(path: Path | None) -> Iterator[None]:
+    """A run that has to end, through no fault of the algorithm's, says how it can go on."""
+    try:
+        yield
+    except (LostError, ClusterError) as error:
+        sound = newest(path) if path else None
+        if sound is None:
+            raise
+        raise error.retold(instead=f"{error.instead}\nThe run can go on from {sound}: msrl resume {path}") from error
+    except Exception as error:
+        if path is None or isinstance(error, MsrlError) or not is_full(error):
+            raise
+        sound = newest(path)
+        then = f"go on from its checkpoint {sound.name}, which is whole: msrl resume {path}" if sound else \
+            f"train again, as there was no checkpoint yet: sh {path / 'reproduce.sh'}"
+        raise RunError(f"The run in {path} had to end: its disk is full.", why=f"{reason(error)}.",
+                       instead=f"Make room, then {then}") from error

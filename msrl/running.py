@@ -23,7 +23,7 @@ from msrl.errors import LostError, MsrlError, NonFiniteError, RoomError
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
-from msrl.results import Result, Start, Stopped, interquartile_mean, rewound, row_of, score_of
+from msrl.results import Result, Start, Stopped, explained, interquartile_mean, rewound, row_of, score_of
 from msrl.runtime import strict as surroundings
 from msrl.runtime import weights
 from msrl.runtime.chaos import Killed
@@ -45,10 +45,10 @@ def run(job: Job, path: Path | None, display: Display, stop: Stop | None = None,
         start: Start | None = None) -> Result:
     """Trains a job. `stop` is asked between chunks; `opened` hears of the run folder once it exists; `start` is what a
     run that was stopped goes on from."""
-    began = time.perf_counter() if began is None else began
-    this = Run(job, path, display, stop or Stop(), opened, began, start)
+    this = Run(job, path, display, stop or Stop(), opened, began or time.perf_counter(), start)
     try:
-        return this()
+        with explained(path):
+            return this()
     finally:
         if this.folder:
             this.folder.release()

@@ -24,6 +24,7 @@ import numpy as np
 from msrl.errors import RunError, UsageError
 from msrl.ir.graph import base
 from msrl.runtime import weights
+from msrl.runtime.disk import reason
 from msrl.runtime.files import dumps, put, seal, write
 from msrl.runtime.packing import LEAF_KINDS, Leaf, Packed
 
@@ -81,9 +82,12 @@ class Checkpoints:
             self.settle()
             write_checkpoint(path, checkpoint, self.settle)
             self._prune(seed)  # the new one is on disk
-        except OSError as error:
+        except Exception as error:  # TensorStore, which writes arrays, has errors of its own
+            if not isinstance(error, OSError) and not reason(error):
+                raise
             sound = newest(self.path.parent, seed)
-            raise RunError(f"The checkpoint {path} could not be written.", why=f"{error.strerror or error}.",
+            said = error.strerror if isinstance(error, OSError) else reason(error)
+            raise RunError(f"The checkpoint {path} could not be written.", why=f"{said or error}.",
                            instead=f"Make room or give permission; the run can go on from {sound}: msrl resume "
                                    f"{self.path.parent}" if sound else "Make room, or give permission.") from error
 

@@ -31,6 +31,7 @@ from typing import Any
 
 from msrl.errors import UsageError
 from msrl.runtime import curve, weights
+from msrl.runtime.disk import Board, room_not_needed
 from msrl.runtime.files import dumps, put, sync, write
 from msrl.runtime.fingerprint import seal_of
 from msrl.runtime.lease import FILE as LEASE
@@ -91,7 +92,7 @@ class RunFolder:
             check_free(path)
         self.path, self.about, self.command, self.lease = path, about, command, lease
         self.rows: list[dict[str, Any]] = list(resumed or ())
-        self._boards: dict[str, Any] = {}
+        self._boards: dict[str, Board] = {}
         self._metrics: int | None = None
         self._lost = False
 
@@ -152,12 +153,16 @@ class RunFolder:
         assert self._metrics is not None, "open comes first"
         self.check()
         self.rows.append(row)
-        os.write(self._metrics, (dumps(row) + "\n").encode())  # one call, so that no line is ever torn
+        line = (dumps(row) + "\n").encode()
+        written = os.write(self._metrics, line)  # one call, so that no line is ever torn
+        if written < len(line):  # as much as there was room for
+            os.ftruncate(self._metrics, os.lseek(self._metrics, 0, os.SEEK_END) - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path / "metrics.jsonl"))
         board = self._board(str(row.get("seed", "all")))
         for name, value in row.items():
             if isinstance(value, (int, float)) and name not in ("env_steps", "seed", "seeds"):
                 tag = name.replace("eval_", "eval/", 1) if name.startswith("eval_") else f"train/{name}"
-                board.add_scalar(tag, value, row["env_steps"])
+                board.add(tag, value, row["env_steps"])
 
     def settle(self) -> None:
         """Sees to it that all rows are on disk, and that the folder may be written to: a checkpoint tells of them."""
@@ -188,7 +193,12 @@ class RunFolder:
         place = self.path / "weights" / str(seed)
         aside = place.with_name(f".{place.name}")
         shutil.rmtree(aside, ignore_errors=True)
-        weights.save(aside, tree)
+        try:
+            weights.save(aside, tree)
+        except BaseException:
+            for left in place.parent.glob(f"{aside.name}*"):  # Orbax has a folder of its own beside it
+                shutil.rmtree(left, ignore_errors=True)
+            raise
         put(aside, place)  # a run that goes on has kept something before
 
     def close(self, status: str, result: dict[str, Any] | None = None) -> None:
@@ -199,11 +209,12 @@ class RunFolder:
         self.check()
         os.close(self._metrics)
         for board in self._boards.values():
-            board.close()
+            board.end()
         if result is not None:
             write(self.path / "result.json", (dumps(result, indent=2) + "\n").encode())
-        drawn = curve.draw(self.rows, title=f"{self.about['algorithm']} on {self.about['env']}")
-        write(self.path / "curve.png", drawn)
+        with room_not_needed():
+            drawn = curve.draw(self.rows, title=f"{self.about['algorithm']} on {self.about['env']}")
+            write(self.path / "curve.png", drawn)
         self._status(status, self.path)
 
     def release(self) -> None:
@@ -224,9 +235,10 @@ class RunFolder:
         self.about["sha256"] = seal_of(self.about)
         write(home / "config.json", (dumps(self.about, indent=2) + "\n").encode())
 
-    def _board(self, name: str) -> Any:
+    def _board(self, name: str) -> Board:
         if name not in self._boards:
-            self._boards[name] = late("tensorboardX").SummaryWriter(str(self.path / "tensorboard" / name))
+            self._boards[name] = Board(lambda: late("tensorboardX").SummaryWriter(
+                str(self.path / "tensorboard" / name), max_queue=1000))
         return self._boards[name]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from msrl.api.ranges import Range
 from msrl.errors import UsageError
+from msrl.runtime.disk import hush
 from msrl.runtime.files import dumps, seal, write
 from msrl.runtime.preload import late
 from msrl.runtime.reading import Malformed, check_fields, read_object
@@ -39,6 +40,7 @@ def save(folder: Path, tree: Any) -> None:
 
 def save_arrays(folder: Path, nested: dict[str, Any]) -> None:
     """Nested dicts of arrays. Empty ones are left out: Orbax takes none."""
+    hush("orbax", "absl")
     with _checkpointer() as checkpointer:
         checkpointer.save(folder.absolute(), {name: x for name, x in nested.items() if isinstance(x, dict) or x.size})
 
