@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import platform
 import shlex
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ import jaxlib
 import msrl
 from msrl import algorithms, envs, pipeline
 from msrl.api import Config, Env, Trainer
-from msrl.api.ranges import Range, check_value
+from msrl.api.ranges import Range, check_seeds, check_value
 from msrl.deployment import FIELDS, Deployment
 from msrl.engines.finite import MODES
 from msrl.engines.world import make_world
@@ -31,7 +32,7 @@ from msrl.playing import describe
 from msrl.runtime import cache
 from msrl.runtime import strict as surroundings
 from msrl.runtime.chaos import Chaos, parse
-from msrl.runtime.named import remember
+from msrl.trust import remember
 
 DEPLOYMENT = "deployment.toml"
 
@@ -82,11 +83,12 @@ def prepare(algorithm: str | type[Trainer], env: Any, *, config: Config | None =
     spread = {name: fields.pop(name) for name in FIELDS if name in fields}
     placed = _deployment(deployment).replace(**spread)
     check(placed)
-    for name, value, least in (("seeds", seeds, 1), ("eval_episodes", eval_episodes, 1), ("eval_every", eval_every, 0),
+    check_seeds(seed, seeds)
+    for name, value, least in (("eval_episodes", eval_episodes, 1), ("eval_every", eval_every, 0),
                                ("checkpoint_every", checkpoint_every, 0), ("checkpoint_keep", checkpoint_keep, 1),
                                ("restarts", restarts, 0)):
         check_value(name, value, Range(least, whole=True))
-    check_value("env_timeout", env_timeout, Range(0))
+    check_value("env_timeout", env_timeout, Range(0, threading.TIMEOUT_MAX))
     planned = parse(chaos)
     if non_finite not in MODES:
         raise UsageError(f"--non-finite is {non_finite!r}.", why="It says what becomes of updates that are not finite.",
@@ -126,7 +128,7 @@ def about(job: Job, path: Path | None = None) -> dict[str, Any]:
     return {
         "algorithm": lasting_algorithm(job), "env": job.env, "env_id": _lasting(spec.id),
         "distribution": job.deployment.distribution, "backend": job.deployment.backend,
-        "config": dataclasses.asdict(job.config),
+        "deployment": dataclasses.asdict(lasting_deployment(job)), "config": dataclasses.asdict(job.config),
         "seed": job.seed, "seeds": list(range(job.seed, job.seed + job.seeds)), "shards": job.config.shards,
         "strict": job.strict, "eval_every": job.eval_every, "eval_episodes": job.eval_episodes,
         "checkpoint_every": job.checkpoint_every, "checkpoint_keep": job.checkpoint_keep, "restarts": job.restarts,

@@ -30,15 +30,22 @@ _beside: dict[str, Path] = {}  # modules that a user's file imported from its ow
 
 def in_file(name: str) -> bool:
     """Does the name say a file, with or without its class?"""
-    return name.endswith(".py") or name.rpartition(":")[0].endswith(".py")
+    return name.endswith(".py") or file_in(name) is not None
+
+
+def file_in(name: str) -> str | None:
+    """The path in path/to/file.py:Class; None if the name has another form. Whatever executes a file, or asks whether
+    it may be executed, finds it here: two readings of one name would be a way around the question."""
+    path = name.rpartition(":")[0]
+    return path if path.endswith(".py") else None
 
 
 def from_file(name: str, base: type[T], form: str) -> type[T]:
     """The subclass of `base` that path/to/file.py:Class names. `form` is the sentence that says how to write one."""
-    path, _, attribute = name.rpartition(":")
-    if not path.endswith(".py"):
+    path = file_in(name)
+    if path is None:
         raise UsageError(f"{name} does not say which {base.__name__} it is.", instead=form)
-    return subclass_in(module_of(path, name, form), attribute, name, base, form)
+    return subclass_in(module_of(path, name, form), name.removeprefix(f"{path}:"), name, base, form)
 
 
 def module_of(path: str, name: str, form: str) -> ModuleType:

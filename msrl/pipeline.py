@@ -5,8 +5,6 @@ caller look between chunks: log, evaluate, save, or stop.
 """
 
 import copy
-import hashlib
-import operator
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
@@ -15,42 +13,43 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from msrl import algorithms, envs
 from msrl import distribution as distributions
 from msrl.api import Config, Env, Trainer
-from msrl.backends.eager import Eager
+from msrl.backends.eager import Eager, run_eagerly
 from msrl.backends.learnt import Learnt, joined, stacked
 from msrl.backends.profiling import watch
-from msrl.backends.saving import Saving
+from msrl.backends.saving import Saving, check_loop
 from msrl.backends.skips import Skips, timed
+from msrl.backends.states import copy_array, shards_of, unstack
 from msrl.backends.worker import Look, Worker, leader
 from msrl.backends.workers import make_backend, make_courier, make_workers
 from msrl.deployment import Deployment
 from msrl.distribution.annotations import annotated
+from msrl.distribution.effects import keep_effects_single
 from msrl.distribution.fragments import check_fragments, check_sizes
 from msrl.distribution.place import place
 from msrl.engines.evaluation import Episodes, Evaluator, Watch
+from msrl.engines.filling import check_counts
 from msrl.engines.guard import blank
 from msrl.engines.host import traceable
 from msrl.engines.library import make_ops
 from msrl.engines.ops import roots
 from msrl.engines.platforms import start_jax
+from msrl.engines.purity import find_pure_shapes
 from msrl.engines.reference import Reference
-from msrl.engines.shapes import find_shapes
 from msrl.engines.tables import decided
 from msrl.engines.world import make_world
 from msrl.envs.host import HostEnv
 from msrl.envs.wrappers import observed, stats
-from msrl.errors import UsageError
+from msrl.errors import Span, UsageError
 from msrl.feasibility import Setting, check, several_devices
 from msrl.frontend.lower import lower
 from msrl.ir.graph import base
 from msrl.ir.interp import Names, interpret
 from msrl.ir.placed import AgentAxis
-from msrl.ir.text import show
 from msrl.ir.verify import verify
 from msrl.passes import chosen
 from msrl.passes.decide_branches import decide_branches
@@ -95,12 +94,14 @@ class Program:
         self.checkpoint_every, self.start, self.profile = checkpoint_every, start, profile
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
-        self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own))
+        self.folded: set[tuple[str, Span]] = set()
+        self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own), folded=self.folded)
+        check_counts(self.graph, self.world)
         if "overlap" in chosen(deployment.switches(), strict):
             self.graph = overlap(self.graph)
             verify(self.graph)
         self.ops = make_ops(self.world, self.graph, non_finite=non_finite)
-        self.shapes = find_shapes(self.graph, self.ops)
+        self.shapes, self.purity = find_pure_shapes(self.graph, self.ops)
         self.traceable = all(traceable(node, self.ops) for node in self.graph.nodes)
         if seeds > 1 and (strict or not self.traceable):
             raise UsageError(
@@ -113,11 +114,7 @@ class Program:
                 why="They share one compiled program, and may leave a loop after different numbers of passes.",
                 instead="Leave out -fuse-stretches, or train them one after another: with one seed at a time.",
                 docs="docs/distributions.md#passes")
-        self.fingerprint = hashlib.sha256(show(self.graph).encode()).hexdigest()
-        if start is not None and start.about["graph"] != self.fingerprint:
-            raise UsageError("The checkpoint is of another loop.",
-                             why="What `train` says, or a setting that it reads, has changed since it was made.",
-                             instead="Use the algorithm's source and the settings that the run was made with.")
+        self.fingerprints = check_loop(self.graph, start)
         if own_process and seeds == 1:
             threads.choose(self.ops.tracing.work, deployment, distributions.load(deployment.distribution))
         self.stream, self.root = stream, roots(seed, seeds, stream)  # from here on JAX runs
@@ -135,7 +132,9 @@ class Program:
                                     actors=deployment.actors, learners=deployment.learners)
         fragments = check_fragments(policy, annotated(fragments, self.graph), self.graph, actors=deployment.actors,
                                     learners=deployment.learners)
-        agents = AgentAxis(self.ops.agents.spread(), self.ops.agents.divisible(), self.ops.seen_whole)
+        fragments = keep_effects_single(policy, fragments, self.graph, self.world.on_host(), actors=deployment.actors,
+                                        learners=deployment.learners)
+        agents = AgentAxis(self.ops.agents.spread(), self.ops.agents.divisible(), self.ops.layouts.seen_whole)
         graph = self.graph
         if "decide-branches" in chosen(deployment.switches(), self.strict):
             graph = decide_branches(graph, lambda name: decided(name, self.shapes.tabular, self.ops.scopes))
@@ -156,12 +155,12 @@ class Program:
                 watch(worker, self.graph, self.profile)
         self.lead = leader(self.workers)
         self.saving = Saving(self.workers, self.lead, self.placed, self.checkpoint_every, self.start, {
-            "graph": self.fingerprint, "seed": self.seed, "seeds": self.seeds, "strict": self.strict,
+            **self.fingerprints, "seed": self.seed, "seeds": self.seeds, "strict": self.strict,
             "stream": self.stream})
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
                                     hosts=[host.name for host in deployment.hosts], chaos=self.chaos,
-                                    stream=self.stream)
+                                    stream=self.stream, worker_timeout=deployment.worker_timeout)
         self.skips = Skips(self.start, not self.saving.ordered)
         self.learners = [w for w in self.workers if "learner" in w.program.fragment.components
                          and w.program.fragment.axis == "agent"]  # each has what its agents learnt
@@ -197,7 +196,8 @@ class Program:
     @closed_at_exit
     def run(self) -> Generator[Update]:
         """Trains; an Update whenever the place that learns lets the host look, and one at the end."""
-        with closing(self.backend.run()) as looks:  # who stops early has then stopped all workers
+        # Who stops early has then stopped all workers.
+        with self.purity.unchanged(), closing(self.backend.run()) as looks:
             yield from self._follow(timed(looks, self.graph, lambda: self.env_steps, self.lead))
 
     def _follow(self, looks: Iterator[tuple[Worker, Look]]) -> Iterator[Update]:
@@ -213,7 +213,7 @@ class Program:
                 steps[worker] = count, _episodes(look["$env"])
                 # Another worker's arrays may be overwritten before they are asked for.
                 now = worker is self.lead and not self.learners
-                states[worker] = look["$env"] if now else jax.tree.map(_copy, look["$env"])
+                states[worker] = look["$env"] if now else jax.tree.map(copy_array, look["$env"])
             if worker in self.learners:
                 learnt.add(worker, look)
             update = None
@@ -239,7 +239,7 @@ class Program:
             self.resources.update((name, last.resources[name]) for name in ("$learner", "$weights"))
         states = {worker: worker.resources["$env"] for worker in self.workers if "$env" in worker.resources}
         if self.lead.group:  # each has a device of its own
-            states = {worker: jax.tree.map(_copy, state) for worker, state in states.items()}
+            states = {worker: jax.tree.map(copy_array, state) for worker, state in states.items()}
         yield self._update(steps, states, seen, {})  # the metrics were in the last look of the one that leads
 
     def _update(self, steps: dict[Worker, tuple[int, np.ndarray]], states: dict[Worker, Any], seen: np.ndarray,
@@ -292,7 +292,7 @@ class Program:
         """Per seed, the environment's state of each shard."""
         if self.seeds == 1:
             return [self.shard_states]
-        return list(map(list, zip(*(_unstack(state, self.seeds) for state in self.shard_states), strict=True)))
+        return list(map(list, zip(*(unstack(state, self.seeds) for state in self.shard_states), strict=True)))
 
     def per_seed(self, resource: str) -> list[Any]:
         """What is there once for each agent shard has a leading dimension for them."""
@@ -301,7 +301,7 @@ class Program:
             value = jax.device_get(value)
         if self.world.over(resource[1:]) == "agent" and (self.strict or self.learners):
             value = stacked(value)
-        return _unstack(value, self.seeds) if self.seeds > 1 else [value]
+        return unstack(value, self.seeds) if self.seeds > 1 else [value]
 
     def evaluate(self, episodes: int = 100, watch: Watch = lambda ended: True) -> list[Episodes]:
         """Plays the newest weights of each seed, in environments of their own. `watch` hears how many have ended."""
@@ -332,15 +332,15 @@ class Program:
     def interpret(self, machine: Reference | None = None) -> tuple[Names, list[dict[str, float]]]:
         """The meaning: the resources and reports that the graph's interpreter gives. A machine of one's own can watch
         it being found."""
+        self.purity.check_unchanged()
         machine = machine or Reference(self.ops, self.root, self.shapes.items)
         return interpret(self.graph, machine), machine.reports
 
-    def eager(self) -> tuple[Names, list[dict[str, float]]]:
-        """The same from running `train` as plain Python; set a breakpoint in it."""
-        machine = Reference(self.ops, self.root, self.shapes.items)
-        interaction = Eager(machine, self.graph)
-        self.trainer.train(interaction)
-        return interaction.resources, machine.reports
+    def eager(self, interaction: Eager | None = None) -> tuple[Names, list[dict[str, float]]]:
+        """The same from running `train` as plain Python; an interaction of one's own can watch it."""
+        self.purity.check_unchanged()
+        interaction = interaction or Eager(Reference(self.ops, self.root, self.shapes.items), self.graph)
+        return run_eagerly(self.trainer, interaction, self.folded)
 
 
 def compile(algorithm: str | type[Trainer], env: Any, *, seed: int = 0, seeds: int = 1, strict: bool = False,
@@ -377,24 +377,6 @@ def _episodes(states: Any) -> np.ndarray:
     found = [stats(state) for state in (states if isinstance(states, tuple) else (states,))]
     return np.array([sum(np.sum(np.asarray(getattr(s, name)), dtype=np.float64) for s in found)
                      for name in ("episodes", "return_sum", "length_sum")])
-
-
-def shards_of(states: Any, shards: int, seeds: int = 1) -> list[Any]:
-    """The states of a component's shards, each with its leading seed dimension if there are several seeds."""
-    if isinstance(states, tuple):
-        return list(states)
-    if shards == 1:
-        return [states]
-    at = 0 if seeds == 1 else 1
-    return [jax.tree.map(partial(jnp.take, indices=number, axis=at), states) for number in range(shards)]
-
-
-def _copy(leaf: Any) -> Any:
-    return np.array(leaf) if isinstance(leaf, (jax.Array, np.ndarray)) else leaf
-
-
-def _unstack(tree: Any, count: int) -> list[Any]:
-    return [jax.tree.map(operator.itemgetter(number), tree) for number in range(count)]
 
 
 __all__ = ["Deployment", "Program", "Update", "compile", "weights_sha256"]

@@ -4,6 +4,7 @@ What is kept is the parameters, the weights that actors need, and what the envir
 normaliser's statistics. The same seed and number of episodes give the same returns as `Program.evaluate` gave.
 """
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,16 @@ import numpy as np
 from msrl import algorithms, envs
 from msrl.api import Agent, Env, EnvSpec, Space
 from msrl.engines.evaluation import Episodes, Evaluator
+from msrl.engines.world import check_shards
 from msrl.envs.wrappers import EpisodeStats, Wrapped, Wrapper
 from msrl.errors import EnvError, UsageError
 from msrl.pipeline import Program
-from msrl.runtime import folder, weights
-from msrl.runtime.named import trusted
+from msrl.runtime import weights
+from msrl.runtime.fingerprint import sealed
+from msrl.runtime.folder import FINISHED
+from msrl.runtime.reading import read_config, read_result
+from msrl.runtime.weights import weights_sha256
+from msrl.trust import read_settings, resolve
 
 # -- what is kept ------------------------------------------------------------------------------------------------------
 
@@ -79,39 +85,55 @@ class Player:
 
 def load_players(path: Path, env: str | None = None, algorithm: str | None = None) -> list[Player]:
     """What a run folder's seeds have learnt, in the environment of the run or another one with the same spaces."""
-    about = folder.read_config(path)
+    about = read_config(path)
     seeds = [seed for seed in about["seeds"] if (path / "weights" / str(seed)).is_dir()]
     if not seeds:
         raise UsageError(f"{path} has no weights.", why=f"The run's status is {about['status']!r}.",
                          instead=f"Train it again: sh {path / 'reproduce.sh'}")
-    again = f"msrl eval {path}"
-    algorithm = trusted(about["algorithm"], algorithm, "algorithm", again)
-    env = trusted(about["env_id"], env, "env", again)
+    again = f"msrl eval {shlex.quote(str(path))}"
+    algorithm = resolve("algorithm", about["algorithm"], algorithm, again)
+    env = resolve("env", about["env_id"], env, again)
     cls = algorithms.load(algorithm)
-    try:
-        settings = cls.Config(**{name: tuples(value) for name, value in about["config"].items()})
-    except TypeError as error:
-        raise UsageError(f"{path} was made with other settings than {about['algorithm']} has now.", why=f"{error}.",
-                         instead="Use the version of the algorithm that the run was made with.") from error
+    settings = read_settings(cls, about["config"], path)
+    if not sealed(about):
+        raise UsageError(f"{path / 'config.json'} was changed since the run wrote it.",
+                         why="It does not have its checksum, so that what is played might not be what was trained.",
+                         instead="Put it back as it was.", docs="docs/resuming.md")
     base = envs.make(env)
     _check_spaces(base.spec, about)
+    check_shards(settings, base)
     wrapped = cls.wrap(EpisodeStats(base), settings)
     agent = cls(settings, wrapped.spec).agent()
     form = _form(wrapped, settings.num_envs // settings.shards)
-    like = {"weights": jax.eval_shape(lambda: _weights(agent, settings.agent_shards)),
-            "env": [form] * settings.shards}
-    players, evaluator = [], Evaluator(agent.actor, settings.agent_shards)
+    like = {**jax.eval_shape(lambda: _learnt(agent, settings.agent_shards)), "env": [form] * settings.shards}
+    players, evaluator, sums = [], Evaluator(agent.actor, settings.agent_shards), _sums(path, about)
     for seed in seeds:
         kept = weights.load(path / "weights" / str(seed), like)
+        if sums.get(seed, found := weights_sha256(kept["params"])) != found:
+            raise UsageError(f"The weights in {path / 'weights' / str(seed)} are not those that the run ended with.",
+                             why=f"They have the checksum {found[:12]}..., and result.json says {sums[seed][:12]}...",
+                             instead="Restore them from a copy, or train again.")
         frozen = wrapped.frozen([recalled(wrapped, one) for one in kept["env"]])
         players.append(Player(seed, frozen, kept["weights"], evaluator))
     return players
 
 
-def _weights(agent: Agent, agent_shards: int) -> Any:
-    """In the form in which `Program.per_seed` gives them."""
-    def one(key: jax.Array) -> Any:
-        return agent.learner.weights(agent.learner.init(key))
+def _sums(path: Path, about: dict[str, Any]) -> dict[int, str]:
+    """By seed, the checksum of the parameters that a run ended with. One that was killed has none."""
+    result = read_result(path)
+    sums = {each["seed"]: each["weights_sha256"] for each in result["per_seed"]} if result else {}
+    if about["status"] == FINISHED and not sums.keys() >= set(about["seeds"]):
+        raise UsageError(f"The weights in {path} cannot be verified.",
+                         why="The run is finished, and there is no result.json with the checksum of each seed's.",
+                         instead="Restore it from a copy, or train again.")
+    return sums
+
+
+def _learnt(agent: Agent, agent_shards: int) -> dict[str, Any]:
+    """Parameters and weights in the form in which `snapshot` keeps them."""
+    def one(key: jax.Array) -> dict[str, Any]:
+        state = agent.learner.init(key)
+        return {"params": state.params, "weights": agent.learner.weights(state)}
 
     key = jax.random.key(0)
     return one(key) if agent_shards == 1 else jax.vmap(one)(jax.random.split(key, agent_shards))
@@ -131,8 +153,3 @@ def _check_spaces(spec: EnvSpec, about: dict[str, Any]) -> None:
                 f"{spec.id} does not fit the weights of a run on {about['env_id']}.",
                 why=f"Its {what} is {value}; the run's is {about[name]}.",
                 instead="Evaluate on an environment with the same spaces, or train on this one.")
-
-
-def tuples(value: Any) -> Any:
-    """JSON has lists only, and settings are hashable."""
-    return tuple(tuples(each) for each in value) if isinstance(value, list) else value

@@ -21,6 +21,16 @@ class Buffer(ABC):
     home: Literal["actor", "learner"] = "learner"
     """With whom the buffer lives: a rollout with the actors (one per shard), a replay with the learner."""
 
+    @property
+    def inserts_per_sample(self) -> int | None:
+        """How many inserts there are to be before every sample; None: any number. The compiler counts them where it
+        can; where it cannot, a traceable buffer says in `miscounted` what happened."""
+        return None
+
+    def miscounted(self, state: Any) -> Any:
+        """The number of inserts before the first sample that had too many or too few; -1 if there was none."""
+        return -1
+
     def for_env(self, traceable: bool) -> "Buffer":
         """The variant that suits a traceable environment, or one on the host; the default is the same for both. If a
         compiled loop steps one on the host and fills the buffer, the variant for traceable ones is asked for."""
@@ -49,3 +59,14 @@ class Buffer(ABC):
     def sample(self, state: Any, key: jax.Array) -> tuple[Any, Record]:
         """(state, batch). For a rollout, all of it with leaves (T, B, ...), and the store is empty again; for a
         replay, `batch_size` random transitions with leaves (batch_size, ...)."""
+
+
+def describe_miscount(buffer: Buffer, inserts: int) -> dict[str, str]:
+    """The words of an error: a sample after another number of inserts than the buffer takes."""
+    length = buffer.inserts_per_sample
+    return {"what": f"{type(buffer).__name__} of length {length} is sampled after {inserts} "
+                    f"insert{'' if inserts == 1 else 's'}.",
+            "why": "A rollout is handed over whole, one row per insert since the last sample.",
+            "instead": f"Insert exactly {length} record{'' if length == 1 else 's'} before each sample, or change the "
+                       "length.",
+            "docs": "docs/buffers.md#how-many-inserts"}

@@ -35,7 +35,8 @@ class Range:
 
     def holds_one(self, value: Any) -> bool:
         kind = isinstance(value, numbers.Integral if self.whole else numbers.Real)
-        return kind and math.isfinite(value) and self.least <= value <= self.most and \
+        # Not by math.isfinite, which takes no whole number beyond the range of floats.
+        return kind and -math.inf < value < math.inf and self.least <= value <= self.most and \
             not (self.above and value == self.least)
 
     def __str__(self) -> str:
@@ -64,6 +65,22 @@ Portion = Annotated[float, Range(0, 1)]
 """From 0 to 1, both included."""
 Widths = Annotated[tuple[int, ...], Range(1, whole=True, several=True)]
 """Of layers, one after another; there may be none."""
+
+
+SEEDS = Range(-2**31, 2**32 - 1, whole=True)
+"""The seeds that JAX tells apart: it takes 32 bits of one."""
+
+
+def check_seeds(seed: int, seeds: int = 1) -> None:
+    """Are `seeds` of them, from `seed` on, ones that JAX tells apart from others?"""
+    check_value("seeds", seeds, Count.__metadata__[0])
+    for each in (seed, seed + seeds - 1) if isinstance(seed, numbers.Integral) else (seed,):
+        if not SEEDS.holds(each):
+            long = isinstance(each, int) and each.bit_length() > 128
+            raise UsageError("The seed is a number of more than 128 bits." if long else f"The seed is {each!r}.",
+                             why=f"It must be a whole number from {SEEDS.least} to {SEEDS.most}: JAX takes 32 bits of "
+                                 "it, and a longer one would give the random numbers of another.",
+                             instead="Give --seed (in Python: seed=) another value.")
 
 
 def check_value(name: str, value: Any, allowed: Range) -> None:

@@ -16,52 +16,44 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import ray
 from ray import _raylet
 from ray._private import ray_constants, utils
-from ray.exceptions import ObjectLostError, RayActorError
+from ray._private import worker as worker_module
+from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from msrl.backends.agreeing import may_group
+from msrl.backends.heartbeat import BEAT_SECONDS, TIMEOUT, Head, Heartbeats, lost_worker
 from msrl.backends.mail import Address, Mailbox
+from msrl.backends.mirrors import Seat, Where, mirror, seats_of
 from msrl.backends.remote import Assignment, RemoteLook, Report, Station, environment, failure, told
 from msrl.backends.schedule import Point
 from msrl.backends.wire import Message
 from msrl.backends.worker import Look, Worker
-from msrl.engines.reference import Reference
+from msrl.engines.group import join_processes
 from msrl.errors import LostError, RoomError, UsageError
 from msrl.runtime import cache
 from msrl.runtime.chaos import Fault, Killed
 from msrl.runtime.interrupts import end_keeping_signals, signals_kept
+from msrl.runtime.leftovers import DeadSockets, Session, kill_all
 from msrl.runtime.tracing import Trace
 
 CPUS = 0.5  # per worker: instances wait for one another most of the time
 PLACE_SECONDS = 60.0  # for a cluster to set aside what it has, if others hold it
 NEWS_SECONDS = 5.0  # until a process that died is known to have died
 TOKEN = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")  # where Ray looks for it
+# What Ray raises where a token is missing or wrong; older versions have no such thing.
+REFUSED: tuple[type[Exception], ...] = tuple(filter(None, [getattr(ray.exceptions, "AuthenticationError", None)]))
 OWN = "MSRL_OWN_TOKEN"  # that the above are ours to take away
 SOME = 0.001  # of a host's own resource, of which there is 1: enough to be placed there
+_session: Session | None = None  # of a cluster that was started here
+_dead = DeadSockets()
 
 
-class Where(NamedTuple):
-    mailbox: Address
-    port: int  # that is free
-    by_name: str  # the address that the host's name stands for
-
-
-class Seat(NamedTuple):
-    """A process's place in a group of JAX's."""
-
-    address: str  # where they meet
-    size: int
-    number: int
-
-
-@ray.remote(max_restarts=0, concurrency_groups={"reports": 1, "control": 1})
+@ray.remote(max_restarts=0, concurrency_groups={"reports": 1, "control": 1, "heartbeat": 1})
 class Host:
     """The actor around a station. Each group of methods has a thread of its own, so that the coordinator can ask for
     something while it waits for a report."""
@@ -77,7 +69,7 @@ class Host:
         with socket.socket() as probe:
             probe.bind((address, 0))
             port = probe.getsockname()[1]
-        return Where(self.mailbox.address, port, socket.gethostbyname(socket.gethostname()))
+        return Where(self.mailbox.address, port, os.getpid())
 
     @ray.method(concurrency_group="control")
     def settle(self, assignment: Assignment, others: dict[tuple[str, int], Address], group: Seat | None
@@ -90,8 +82,7 @@ class Host:
         cache.enable()
         try:
             if group is not None:  # before JAX looks for devices
-                jax.distributed.initialize(group.address, group.size, group.number,
-                                           coordinator_bind_address=group.address)
+                join_processes(group.address, group.size, group.number, self.mailbox.address[0])
             self.station = Station(assignment, post, group is not None)
         except BaseException as problem:
             return failure(problem)
@@ -129,6 +120,10 @@ class Host:
         assert self.station is not None
         return self.station.worker.trace
 
+    @ray.method(concurrency_group="heartbeat")
+    def beat(self) -> None:
+        """Answered whatever else it does (msrl/backends/heartbeat.py)."""
+
     @ray.method(concurrency_group="reports")
     def next(self) -> Report:
         assert self.station is not None
@@ -137,8 +132,12 @@ class Host:
 
 class RayBackend:
     def __init__(self, workers: list[Worker], assignments: list[Assignment], address: str | None = None,
-                 hosts: tuple[str, ...] = ()):
+                 hosts: tuple[str, ...] = (), timeout: int | None = None):
+        """`timeout`: seconds of silence after which a worker counts as lost."""
         self.workers, self.assignments, self.address, self.hosts = workers, assignments, address, hosts
+        self.timeout = TIMEOUT if timeout is None else timeout
+        self.head: Head | None = None
+        self.processes: list[int] = []  # of workers on this machine, in a cluster that was started here
         self.actors: list[Any] = []
         self.doomed: dict[int, Fault] = {}  # by number of the worker, what it dies of
 
@@ -167,18 +166,23 @@ class RayBackend:
         began = time.perf_counter()
         ours = join_cluster(self.address, len(self.workers))
         actors = self.actors = []
-        group = None
+        group, mourned = None, False
         try:
             group = set_aside(len(self.workers), self.hosts)
             actors += [self._host(group, number) for number in range(len(self.workers))]
             yield from self._supervise(actors, began)
+        except LostError as lost:
+            mourned = not isinstance(lost, Killed)
+            raise
         finally:
-            for actor in actors:
-                ray.kill(actor)
-            if group is not None:
-                remove_placement_group(group)
+            if self.head is None or not self.head.is_gone():  # else Ray would wait for ever
+                for actor in actors:
+                    ray.kill(actor)
+                if group is not None:
+                    remove_placement_group(group)
+            kill_all(self.processes)  # those that have frozen, or whose cluster is gone, do not hear of it
             if ours:
-                leave_cluster()
+                leave_cluster(keep_logs=mourned)
 
     def _host(self, group: Any, number: int) -> Any:
         place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=number)
@@ -186,10 +190,14 @@ class RayBackend:
 
     def _supervise(self, actors: list[Any], began: float) -> Iterator[tuple[Worker, Look]]:
         key = secrets.token_bytes(32)
+        self.head = make_head()
+        self.heartbeats = Heartbeats(len(actors), lambda number: actors[number].beat.remote(),
+                                     lambda ref: bool(ray.wait([ref], timeout=0)[0]), self.timeout)
         found = [self._get(ref, number) for number, ref in enumerate([actor.open.remote(key) for actor in actors])]
         others = {(worker.program.fragment.name, worker.instance): where.mailbox
                   for worker, where in zip(self.workers, found, strict=True)}
-        seats = self._seats(found)
+        self.processes = [where.process for where in found] if self.address is None and _session else []
+        seats = seats_of(self.workers, self.assignments, found)
         settling = [actor.settle.remote(assignment, others, seats.get(number))
                     for number, (actor, assignment) in enumerate(zip(actors, self.assignments, strict=True))]
         for number, ref in enumerate(settling):
@@ -202,9 +210,9 @@ class RayBackend:
         look: RemoteLook | None = None  # the last of the one that leads
         asked = {actor.next.remote(): number for number, actor in enumerate(actors)}
         while asked:
-            ready, _ = ray.wait(list(asked), num_returns=1)
-            number = asked.pop(ready[0])
-            worker, report = self.workers[number], self._get(ready[0], number)
+            ready = self._wait(list(asked))
+            number = asked.pop(ready)
+            worker, report = self.workers[number], self._get(ready, number)
             if report.kind == "doomed":
                 self.doomed[number] = report.fault
                 asked[actors[number].next.remote()] = number
@@ -213,7 +221,7 @@ class RayBackend:
                 if seats:
                     self._bereaved(asked)
                 raise told(report, self.assignments[number].title)
-            self._mirror(worker, report)
+            mirror(worker, report, self.ready_seconds)
             if report.share is not None and self.assignments[number].saved[2] and self.assignments[number].lead:
                 for other in actors:
                     other.call.remote()
@@ -246,42 +254,25 @@ class RayBackend:
             if worker.trace is not None:
                 worker.trace = self._get(actors[number].trace.remote(), number)
 
-    def _seats(self, places: list[Where]) -> dict[int, Seat]:
-        """By worker, where learners of several processes can form one group of JAX's: if all have equal numbers of
-        learners, and find one another by their hosts' names, as JAX's collectives on CPUs do."""
-        members = [number for number, worker in enumerate(self.workers) if may_group(
-            worker.program.fragment, worker.exchange, worker.ops.world.config, worker.strict, worker.root)]
-        if len(members) < 2 or any(assignment.link for assignment in self.assignments):  # what it sends is not ours
-            return {}
-        found = [places[number] for number in members]
-        hosts = [where.mailbox[0] for where in found]
-        if len(set(hosts)) > 1 and hosts != [where.by_name for where in found]:
-            return {}
-        meeting = f"{hosts[0]}:{found[0].port}"
-        return {number: Seat(meeting, len(members), at) for at, number in enumerate(members)}
-
-    def _mirror(self, worker: Worker, report: Report) -> None:
-        # Processes that start and make their world again are getting ready too.
-        worker.compile_seconds, worker.messages = self.ready_seconds + report.compile_seconds, report.messages
-        worker.at, worker.share, worker.told_skipped = report.at, report.share, report.skipped
-        if isinstance(worker.engine, Reference):
-            worker.engine.reports.extend(report.rows)
-        if report.ledger is not None:
-            worker.exchange.ledger = report.ledger
-        if report.kind == "end":
-            worker.resources, worker.trace = report.resources, report.profile
-            if worker.leads:
-                worker.exchange.ended.append(worker.instance)
+    def _wait(self, refs: list[Any]) -> Any:
+        """The first that is ready. Raises a loss if a worker has frozen or the cluster's head has died: nothing that
+        they were asked for would ever come."""
+        while True:
+            ready, _ = ray.wait(refs, num_returns=1, timeout=BEAT_SECONDS)
+            if self.head is not None:
+                self.head.check()
+            for number in self.heartbeats.listen():
+                raise self.heartbeats.lost(number, self.assignments[number].title)
+            if ready:
+                return ready[0]
 
     def _get(self, ref: Any, number: int) -> Any:
         try:
-            return ray.get(ref)
-        except (RayActorError, ObjectLostError) as died:
+            return ray.get(self._wait([ref]))
+        except (RayActorError, ObjectLostError, OutOfMemoryError) as died:
             for victim, fault in self.doomed.items():  # others may go with it, and be missed first
                 raise Killed(fault, self.assignments[victim].title) from died
-            raise LostError(f"The worker of {self.assignments[number].title} died.",
-                            why="Its process ended or its host was lost, and the others cannot go on without it.",
-                            instead="See Ray's logs for its last words; often it ran out of memory.") from died
+            raise lost_worker(self.assignments[number].title, where_logs_are()) from died
 
 
 def join_cluster(address: str | None, workers: int) -> bool:
@@ -303,14 +294,26 @@ def join_cluster(address: str | None, workers: int) -> bool:
             return True
         try:
             ray.init(address, **quiet)
-        except ConnectionError as problem:
+        except (ConnectionError, *REFUSED) as problem:
+            if any(isinstance(each, REFUSED) for each in (problem, problem.__cause__)):
+                raise UsageError(f"The Ray cluster at {address} asks for a token.",
+                                 why="Whoever reaches a cluster can run code in it, so it lets in those who know its "
+                                     "token; this process has none, or another.",
+                                 instead="Set what the cluster was started with: RAY_AUTH_MODE=token and "
+                                         "RAY_AUTH_TOKEN_PATH=FILE.", docs="docs/distributions.md#ray") from problem
             raise UsageError(f"There is no Ray cluster at {address}.", why=str(problem).strip(),
                              instead="Start one with `ray start --head`, or leave the address out.") from problem
     return True
 
 
-def leave_cluster() -> None:
+def leave_cluster(keep_logs: bool = False) -> None:
+    """`keep_logs`: of a cluster that was started here, which else leaves nothing."""
+    global _session
     end_keeping_signals(ray.shutdown)
+    _dead.sweep()
+    if _session is not None and not keep_logs:
+        _session.remove()
+    _session = None
     if os.environ.pop(OWN, None):
         for name in TOKEN:
             del os.environ[name]
@@ -333,15 +336,29 @@ def read_token() -> None:
 def start_cluster(cpus: int, quiet: dict[str, Any]) -> None:
     """One for this process only. It listens on loopback and asks for a token, since whoever reaches a cluster can run
     code in it."""
+    global _session
     take_token()
+    _session = Session()
     # Ray replaces loopback by an address that others can reach, unless it is told that there is no cluster.
     before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
         # "local", as the environment may name a cluster to join. No stock of processes: ours are not like others.
         ray.init("local", num_cpus=cpus, include_dashboard=False, _node_ip_address="127.0.0.1",
-                 _system_config={"prestart_worker_first_driver": False}, **quiet)
+                 _temp_dir=str(_session.path), _system_config={"prestart_worker_first_driver": False}, **quiet)
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+def where_logs_are() -> str:
+    return f" in {_session.path}" if _session is not None else ""
+
+
+def make_head() -> Head:
+    """That of the cluster that this process has joined."""
+    node = worker_module._global_node
+    own = _session is not None and node is not None
+    return Head(ray.get_runtime_context().gcs_address, (lambda: [name for name, _ in node.dead_processes()]) if own
+                else None, where_logs_are())
 
 
 def set_aside(workers: int, hosts: tuple[str, ...]) -> Any:

@@ -20,6 +20,7 @@ from msrl.backends.inbox import Closed, Inbox, Pending, may_wait, reads_at_once
 from msrl.backends.outbox import Outbox
 from msrl.backends.schedule import Schedule
 from msrl.backends.snapshots import Share, begin, key, loop_name, take
+from msrl.engines.filling import check_samples
 from msrl.engines.group import Group
 from msrl.engines.host import HostEngine
 from msrl.engines.library import Ops
@@ -91,6 +92,7 @@ class Worker:
             yield from self.inbox.force(names, self.program.results)
             yield from self.inbox.drain()
             self.resources = {base(result): self.each(names[result]) for result in self.program.results}
+            check_samples(self.ops.world, self.resources)
         except Closed as stop:
             self.resources = {base(name): value for name, value in stop.names.items()
                               if is_resource(name) and not isinstance(value, Pending)}
@@ -379,6 +381,7 @@ class Worker:
         taken = {name: value.value if isinstance(value, Pending) else value for name, value in live.items()
                  if not isinstance(value, Pending) or value.there}
         self.resources = {name: self.each(value) for name, value in taken.items()}
+        check_samples(self.ops.world, self.resources)
         return self.resources
 
     def each(self, value: Any) -> Any:

@@ -150,8 +150,8 @@ def make_courier(backend: str, link: Link) -> Courier | Waiting | None:
 
 
 def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer: Trainer, env: Env, *, seed: int,
-                 seeds: int, chaos: Chaos, address: str | None = None, hosts: Sequence[str] = (), stream: int = 0
-                 ) -> Any:
+                 seeds: int, chaos: Chaos, address: str | None = None, hosts: Sequence[str] = (), stream: int = 0,
+                 worker_timeout: int | None = None) -> Any:
     """What runs the workers. Under ray they stay here as mirrors of those at work, `address` names the cluster, and
     they go to the `hosts` in turn, or wherever there is room. `chaos`: what is to go wrong."""
     if chaos.faults and name != "ray":
@@ -165,5 +165,5 @@ def make_backend(name: str, workers: list[Worker], placed: PlacedGraph, trainer:
             # Imported when it is asked for: Ray is an extra, and takes a second to import.
             module = importlib.import_module("msrl.backends.ray_backend")
             assignments = assign(workers, placed, trainer, env, seed=seed, seeds=seeds, chaos=chaos, stream=stream)
-            return module.RayBackend(workers, assignments, address, tuple(hosts))
+            return module.RayBackend(workers, assignments, address, tuple(hosts), worker_timeout)
     raise AssertionError("checked by msrl.feasibility")

@@ -4,8 +4,8 @@ In: one record of B environments per insert. Out: all of them, leaves (length, B
 since the last sample. Always: a sample empties the store.
 
 The store is a ring: insert number `length` overwrites row 0. A loop that inserts exactly `length` records between two
-samples sees them in the order of time. Anything else is an error on the host; on the device, where a compiled program
-cannot raise, a row not written since the last sample holds what it held before, and one written twice the newer record.
+samples sees them in the order of time. Anything else is an error: when compiling where the loop's counts are known,
+else when the run gets there. A compiled program cannot raise, so its state remembers it until the host next looks.
 """
 
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ import numpy as np
 from flax import struct
 
 from msrl.api import Buffer, Record
+from msrl.api.buffer import describe_miscount
 from msrl.buffers import item as items
 from msrl.errors import RunError
 
@@ -25,6 +26,7 @@ from msrl.errors import RunError
 class RolloutState:
     store: Record  # leaves (T, B, ...)
     position: Any  # () int32: inserts since the last sample
+    miscounted: Any  # () int32: inserts before the first sample that had too many or too few; -1 if there was none
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,13 @@ class Rollout(Buffer):
     def traceable(self) -> bool:
         return self.where != "host"
 
+    @property
+    def inserts_per_sample(self) -> int:
+        return self.length
+
+    def miscounted(self, state: RolloutState) -> Any:
+        return state.miscounted
+
     def for_env(self, traceable: bool) -> "Rollout":
         return replace(self, where="device" if traceable else "host") if self.where == "auto" else self
 
@@ -54,7 +63,7 @@ class Rollout(Buffer):
         shapes, _ = items.check_first("Rollout", item)
         xp = jnp if self.traceable else np
         return RolloutState(store=jax.tree.map(lambda x: xp.zeros((self.length, *x.shape), x.dtype), shapes),
-                            position=xp.zeros((), np.int32))
+                            position=xp.zeros((), np.int32), miscounted=xp.full((), -1, np.int32))
 
     def insert(self, state: RolloutState, item: Record) -> RolloutState:
         items.check_next("Rollout", state.store, item, lead=1)
@@ -64,7 +73,7 @@ class Rollout(Buffer):
             def put(x, new):
                 return jax.lax.dynamic_update_index_in_dim(x, jnp.asarray(new, x.dtype), row, axis=0)
 
-            return RolloutState(jax.tree.map(put, state.store, item), state.position + 1)
+            return state.replace(store=jax.tree.map(put, state.store, item), position=state.position + 1)
 
         def put_in_place(x, new):
             x[row] = new
@@ -75,11 +84,11 @@ class Rollout(Buffer):
 
     def sample(self, state: RolloutState, key: jax.Array) -> tuple[RolloutState, Record]:
         if self.traceable:
-            return state.replace(position=jnp.zeros_like(state.position)), state.store
+            wrong = (state.position != self.length) & (state.miscounted < 0)
+            return state.replace(position=jnp.zeros_like(state.position), miscounted=jnp.where(
+                wrong, state.position, state.miscounted)), state.store
         if state.position != self.length:
-            raise RunError(f"Rollout of length {self.length} is sampled after {state.position} inserts.",
-                           why="A rollout is handed over whole, one row per insert since the last sample.",
-                           instead=f"Insert exactly {self.length} records before each sample, or change the length.")
+            raise RunError(**describe_miscount(self, int(state.position)))
         state.position[...] = 0
         # A copy, because the next inserts write into these arrays while the learner may still be reading.
         return state, jax.tree.map(np.copy, state.store)

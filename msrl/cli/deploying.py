@@ -42,6 +42,8 @@ class DeploymentOptions(PlacementOptions):
     """How many updates old the weights behind a trajectory may be, where the distribution is asynchronous."""
     address: Annotated[str | None, arg(metavar="RAY")] = None
     """A Ray cluster to join; one is started on this machine unless given."""
+    worker_timeout: Annotated[int | None, arg(metavar="SECONDS")] = None
+    """Seconds without a heartbeat after which a worker of Ray's counts as lost; 60 unless given."""
 
 
 def read(options: type[PlacementOptions], args: list[str]) -> tuple[Deployment, dict[str, Any]]:

@@ -10,7 +10,7 @@ from msrl.errors import UsageError
 from msrl.playing import Player, load_players
 from msrl.runtime import cache
 from msrl.runtime.files import dumps
-from msrl.runtime.folder import read_config
+from msrl.runtime.reading import read_config
 
 
 def main(args: list[str], began: float) -> int:

@@ -52,7 +52,8 @@ class _Placer:
         for component, _ in graph.components:
             if component not in self.of:
                 raise VerifyError(f"No fragment has the component {component}.")
-        whole = [f.name for f in fragments if f.axis is None and PARAMETERS not in f.components]
+        whole = [f.name for f in fragments if f.axis is None and PARAMETERS not in f.components
+                 and any(graph.kind(component) != "own" for component in f.components)]
         # If everything is replicated, each instance has a copy of what is whole.
         self.whole = whole[0] if whole and self.of["learner"] not in whole else self.of["learner"]
         self.sites: dict[str, Site] = {}

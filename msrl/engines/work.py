@@ -41,9 +41,12 @@ class Tracing:
         self.work = Work()
 
     def shape(self, function: Callable[..., Any], *args: Any) -> Any:
+        return self.trace(function, *args).out_info
+
+    def trace(self, function: Callable[..., Any], *args: Any) -> jax.stages.Traced:
         traced = jax.jit(partial(function)).trace(*args)
         self.work += work_of(traced.jaxpr.jaxpr)
-        return traced.out_info
+        return traced
 
 
 def work_of(jaxpr: Jaxpr) -> Work:

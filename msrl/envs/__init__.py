@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+from gymnasium.envs.registration import ENV_ID_RE
 
 from msrl import loading
 from msrl.api.env import Env
@@ -46,9 +47,12 @@ def make(id: Any) -> Env:
     one was picked."""
     if not isinstance(id, str):
         return from_object(id)
-    if ".py:" in id:
+    if loading.in_file(id):
         return _from_file(id)
     prefix, colon, name = id.partition(":")
+    if not id or (colon and not name):
+        raise EnvError(f"{id!r} does not name an environment.", why="There is nothing behind the colon." if id else
+                       "It is empty.", instead=_LIST)
     if not colon:
         prefix, name = _pick(id), id
     match prefix:
@@ -59,6 +63,8 @@ def make(id: Any) -> Env:
         case "pettingzoo":
             return PettingZooEnv(name)
         case "gymnasium":
+            if not _is_gymnasium_id(name):
+                raise _unknown(id, name, prefix if colon else "")
             try:
                 return GymnasiumEnv(name)
             except gymnasium.error.UnregisteredEnv as error:
@@ -78,6 +84,27 @@ def make(id: Any) -> Env:
     )
 
 
+def module_in(id: str) -> str | None:
+    """The module that is imported because an id names it: code that does not come with MSRL. None where an id only
+    says which one of a table is meant."""
+    prefix, _, name = id.partition(":")
+    if loading.in_file(id) or prefix not in ("gymnasium", "pettingzoo"):
+        return None
+    return name if prefix == "pettingzoo" else name.rpartition(":")[0] or None
+
+
+def is_listed(id: str) -> bool:
+    """Does the id only say which one of a table is meant: of ours, EnvPool's or Gymnasium's?"""
+    prefix, colon, name = id.partition(":")
+    if loading.in_file(id):
+        return False
+    if not colon:
+        return _is_gymnasium_id(id)
+    return (prefix == "jax" and name in JAX) or (prefix == "gymnasium" and ":" not in name and _is_gymnasium_id(name)) \
+        or (prefix == "envpool" and (not envpool_env.installed() or name in envpool_env.names())) \
+        or prefix == "object"  # which `make` refuses in words of its own
+
+
 def list_envs() -> list[tuple[str, str]]:
     """(id, one line about it) of the built-in environments, then of each form that an id can have."""
     return [(name, about) for name, (_, about) in JAX.items()] + [
@@ -87,6 +114,13 @@ def list_envs() -> list[tuple[str, str]]:
                                 "pip install 'msrl[marl]'"),
         ("<path>.py:<Class>", "Your own subclass of msrl.api.Env, as envs/maze.py:Maze."),
     ]
+
+
+def _is_gymnasium_id(name: str) -> bool:
+    """[module:][namespace/]name[-v0], as Gymnasium takes it."""
+    module, colon, registered = name.rpartition(":")
+    return bool(ENV_ID_RE.fullmatch(registered)) and \
+        (not colon or all(part.isidentifier() for part in module.split(".")))
 
 
 def _pick(id: str) -> str:
@@ -102,8 +136,11 @@ def _jax(name: str) -> Env:
 
 
 def _from_file(id: str) -> Env:
-    path, _, cls = id.rpartition(":")
-    file = Path(path)
+    path = loading.file_in(id)
+    if path is None:
+        raise EnvError(f"{id!r} does not say which class is the environment.",
+                       instead="Write path/to/file.py:Class.")
+    file, cls = Path(path), id.removeprefix(f"{path}:")
     if not file.is_file():
         raise EnvError(f"There is no file {path!r}, in which {id!r} would be.", why=f"Looked in {Path.cwd()}.",
                        instead="Write path/to/file.py:Class, with a path that exists from here.")
@@ -115,7 +152,8 @@ def _from_file(id: str) -> Env:
         raise EnvError(
             f"{path} has no environment {cls!r}.",
             why="An environment is a subclass of msrl.api.Env.",
-            instead=f"Those in the file: {', '.join(own)}." if own else "Write one: see msrl/api/env.py.",
+            instead=f"Those in the file: {', '.join(own)}." if own else "Write one.",
+            docs="" if own else "docs/environments.md",
         )
     try:
         env = found()

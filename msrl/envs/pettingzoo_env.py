@@ -46,6 +46,8 @@ class PettingZooEnv(HostEnv):
 
 
 def _module(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise _no_such(name, "It is not the path of a module.")
     package = name.partition(".")[0]
     if importlib.util.find_spec(package) is None:
         if package in ("mpe2", "pettingzoo"):

@@ -11,7 +11,9 @@ import hashlib
 import json
 import re
 import shutil
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +24,9 @@ import numpy as np
 from msrl.errors import RunError, UsageError
 from msrl.ir.graph import base
 from msrl.runtime import weights
-from msrl.runtime.files import dumps, put, write
-from msrl.runtime.packing import Leaf, Packed
+from msrl.runtime.disk import reason
+from msrl.runtime.files import dumps, put, seal, write
+from msrl.runtime.packing import LEAF_KINDS, Leaf, Packed
 
 FORMAT = 1
 FOLDER, MANIFEST, STATE = "checkpoints", "manifest.json", "state"
@@ -51,8 +54,9 @@ def name_of(seed: int, update: int) -> str:
 class Checkpoints:
     """Those of one run folder, as it is being written. `save` returns at once; `wait` when all is on disk."""
 
-    def __init__(self, run: Path, keep: int):
-        self.path, self.keep = run / FOLDER, keep
+    def __init__(self, run: Path, keep: int, settle: Callable[[], None] = lambda: None):
+        """`settle` is called before a checkpoint appears: it raises if the folder is no longer ours to write to."""
+        self.path, self.keep, self.settle = run / FOLDER, keep, settle
         self.writer = ThreadPoolExecutor(1, "msrl-checkpoint")
         self.pending: Future | None = None
 
@@ -75,11 +79,15 @@ class Checkpoints:
     def _save(self, seed: int, checkpoint: Checkpoint) -> None:
         path = self.path / name_of(seed, checkpoint.update)
         try:
-            write_checkpoint(path, checkpoint)
-            self._prune(seed)
-        except OSError as error:
+            self.settle()
+            write_checkpoint(path, checkpoint, self.settle)
+            self._prune(seed)  # the new one is on disk
+        except Exception as error:  # TensorStore, which writes arrays, has errors of its own
+            if not isinstance(error, OSError) and not reason(error):
+                raise
             sound = newest(self.path.parent, seed)
-            raise RunError(f"The checkpoint {path} could not be written.", why=f"{error.strerror or error}.",
+            said = error.strerror if isinstance(error, OSError) else reason(error)
+            raise RunError(f"The checkpoint {path} could not be written.", why=f"{said or error}.",
                            instead=f"Make room or give permission; the run can go on from {sound}: msrl resume "
                                    f"{self.path.parent}" if sound else "Make room, or give permission.") from error
 
@@ -87,14 +95,15 @@ class Checkpoints:
         """Keeps the newest, and the best of those that have a score."""
         there = [(path, manifest) for path in listed(self.path.parent, seed) if (manifest := _manifest(path))]
         scored = [(manifest["about"]["score"], path) for path, manifest in there
-                  if manifest["about"].get("score") is not None]
+                  if isinstance(manifest["about"].get("score"), (int, float))]
         best = max(scored)[1] if scored else None
         for path, _ in there[:-self.keep]:
             if path != best:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+def write_checkpoint(path: Path, checkpoint: Checkpoint, settle: Callable[[], None] = lambda: None) -> None:
+    """`settle` is called when all is written, and before it counts."""
     aside = path.with_name(f".{path.name}")
     shutil.rmtree(aside, ignore_errors=True)
     try:
@@ -104,11 +113,12 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
             for shard, packed in shards.items() for leaf_path, leaf in packed.items()})
         manifest = {
             "format": FORMAT, "loop": checkpoint.loop, "update": checkpoint.update, "about": checkpoint.about,
-            "environments": environments(checkpoint.parts), "files": file_sums(aside / STATE),
+            "environments": environments(checkpoint.parts), "files": weights.file_sums(aside / STATE),
             "parts": {part: {shard: {"sha256": checksum(packed), "leaves": {
                 path: [leaf.kind, leaf.array.dtype.name, list(leaf.array.shape)] for path, leaf in packed.items()}}
                 for shard, packed in shards.items()} for part, shards in checkpoint.parts.items()}}
         write(aside / MANIFEST, (dumps({**manifest, "sha256": seal(manifest)}) + "\n").encode())
+        settle()
         put(aside, path)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -125,17 +135,6 @@ def environments(parts: Parts) -> dict[str, str]:
             found[shard] = "state" if not told else "as its handle saves it" if not known else \
                 "seeds and actions" if "actions" in told else "reset boundary"
     return found
-
-
-def seal(manifest: dict[str, Any]) -> str:
-    """A checksum of the manifest itself."""
-    return hashlib.sha256(json.dumps(json.loads(dumps(manifest)), sort_keys=True).encode()).hexdigest()
-
-
-def file_sums(folder: Path) -> dict[str, str]:
-    """Of every file, so that none that is damaged is given to a reader of arrays."""
-    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
-            for file in sorted(folder.rglob("*")) if file.is_file()}
 
 
 def checksum(packed: Packed) -> str:
@@ -182,44 +181,66 @@ def load(path: Path) -> Checkpoint:
     try:
         return read(path)
     except Unsound as problem:
-        run = path.parent.parent
-        sound = newest(run, apart_from=path)
-        raise UsageError(
-            f"The checkpoint {path} cannot be used.", why=str(problem),
-            instead=f"Go on from the newest sound one: msrl resume {run} --checkpoint {sound.name}" if sound else
-            f"There is no other; train again: sh {run / 'reproduce.sh'}") from problem
+        raise refused(path, problem) from problem
 
 
-def read(path: Path) -> Checkpoint:
-    """Reads a checkpoint and holds it against its checksums."""
+def refused(path: Path, problem: Unsound) -> UsageError:
+    run = path.parent.parent
+    sound = newest(run, apart_from=path)
+    return UsageError(
+        f"The checkpoint {path} cannot be used.", why=str(problem),
+        instead=f"Go on from the newest sound one, {sound.name}: msrl resume {run} --auto" if sound else
+        f"There is no other; train again: sh {run / 'reproduce.sh'}")
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself, once all of its files have been held against their checksums."""
     manifest = _manifest(path)
     if manifest is None:
         raise Unsound(f"Its {MANIFEST} is missing, or is not one that a run writes.")
     if manifest.get("format") != FORMAT:
-        raise Unsound(f"It has the format {manifest.get('format')!r}, and this version of MSRL reads {FORMAT}.")
-    if manifest.pop("sha256", None) != seal(manifest):
-        raise Unsound(f"It is damaged: its {MANIFEST} does not have its checksum.")
-    here, there = file_sums(path / STATE), dict(manifest.get("files") or {})
-    wrong = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
-    if wrong:
-        raise Unsound(f"It is damaged: {STATE}/{wrong[0]} does not have its checksum.")
-    try:
+        raise Unsound(f"It has the format {manifest.get('format')!r:.40}, and this version of MSRL reads {FORMAT}.")
+    with told():
+        if manifest.pop("sha256", None) != seal(manifest):
+            raise Unsound(f"It is damaged: its {MANIFEST} does not have its checksum.")
+        here, there = weights.file_sums(path / STATE), dict(manifest["files"])
+        wrong = [name for name in sorted({*here, *there}) if here.get(name) != there.get(name)]
+        if wrong:
+            raise Unsound(f"It is damaged: {STATE}/{wrong[0]} does not have its checksum.")
+        if type(manifest["loop"]) is not str or type(manifest["update"]) is not int:
+            raise TypeError(f"the loop is {manifest['loop']!r:.40}, the update {manifest['update']!r:.40}")
+    return manifest
+
+
+def read(path: Path) -> Checkpoint:
+    """Reads a checkpoint and holds it against its checksums."""
+    manifest = read_manifest(path)
+    with told():
         arrays = weights.load_arrays(path / STATE)
         parts = {part: {shard: _packed(part, shard, arrays, said) for shard, said in shards.items()}
                  for part, shards in manifest["parts"].items()}
-        return Checkpoint(str(manifest["loop"]), int(manifest["update"]), parts, manifest["about"])
-    except Exception as error:  # whatever a reader of damaged files raises
+        return Checkpoint(manifest["loop"], manifest["update"], parts, manifest["about"])
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Whatever a reader of damaged files raises becomes the reason why they cannot be used."""
+    try:
+        yield
+    except Unsound:
+        raise
+    except Exception as error:
         first = (str(error).splitlines() or [""])[0]
         raise Unsound(f"It is damaged: {type(error).__name__}: {first}") from error
 
 
 def _packed(part: str, shard: str, arrays: dict[str, np.ndarray], said: dict[str, Any]) -> Packed:
     packed = {}
-    for path, (kind, dtype, shape) in said["leaves"].items():
-        empty = np.zeros(shape, dtype)
-        array = arrays[_key(part, shard, path)] if empty.size else empty
-        if (array.dtype, array.shape) != (empty.dtype, empty.shape):
-            raise ValueError(f"{part} {path} is {array.dtype}{list(array.shape)}, not {dtype}{shape}")
+    for path, (kind, name, shape) in said["leaves"].items():
+        dtype, shape = np.dtype(name), tuple(shape)
+        array = np.zeros(shape, dtype) if 0 in shape else arrays[_key(part, shard, path)]
+        if kind not in LEAF_KINDS or (array.dtype, array.shape) != (dtype, shape):
+            raise ValueError(f"{part} {path} is {kind} {array.dtype}{list(array.shape)}, not {dtype}{list(shape)}")
         packed[path] = Leaf(kind, array)
     if checksum(packed) != said["sha256"]:
         raise ValueError(f"{part} does not have its checksum")
@@ -229,7 +250,7 @@ def _packed(part: str, shard: str, arrays: dict[str, np.ndarray], said: dict[str
 def _manifest(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads((path / MANIFEST).read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and isinstance(found.get("about"), dict) else None
 

@@ -16,6 +16,7 @@ from msrl.api.handle import Handle
 from msrl.errors import RunError, UsageError
 
 NUMBERS = {"bool": bool, "int": int, "float": float}
+LEAF_KINDS = ("jax", "numpy", "scalar", "key", *NUMBERS, "handle")
 
 
 @dataclass(frozen=True)

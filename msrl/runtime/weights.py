@@ -1,7 +1,8 @@
 """Pytrees of arrays as folders: `save` writes one with Orbax, `load` reads it back into the tree it came from.
 
 On disk a tree is nested dicts named by its paths, and nothing but arrays, so that reading runs no code and needs no
-class of the writer's. Random keys are kept as their data. A folder appears at once, complete, or not at all.
+class of the writer's. Random keys are kept as their data. A manifest has a checksum of every file, and `load` gives
+none of them to Orbax before it has been held against its own.
 """
 
 import hashlib
@@ -12,8 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from msrl.api.ranges import Range
 from msrl.errors import UsageError
+from msrl.runtime.disk import hush
+from msrl.runtime.files import dumps, seal, write
 from msrl.runtime.preload import late
+from msrl.runtime.reading import Malformed, check_fields, read_object
+
+FORMAT, MANIFEST, NL = 1, "manifest.json", "\n"
 
 
 def save(folder: Path, tree: Any) -> None:
@@ -27,10 +34,13 @@ def save(folder: Path, tree: Any) -> None:
                 inner = inner.setdefault(name, {})
             inner[last] = array
     save_arrays(folder, nested)
+    manifest = {"format": FORMAT, "files": file_sums(folder)}
+    write(folder / MANIFEST, (dumps({**manifest, "sha256": seal(manifest)}) + "\n").encode())
 
 
 def save_arrays(folder: Path, nested: dict[str, Any]) -> None:
     """Nested dicts of arrays. Empty ones are left out: Orbax takes none."""
+    hush("orbax", "absl")
     with _checkpointer() as checkpointer:
         checkpointer.save(folder.absolute(), {name: x for name, x in nested.items() if isinstance(x, dict) or x.size})
 
@@ -40,9 +50,39 @@ def load_arrays(folder: Path) -> dict[str, Any]:
         return checkpointer.restore(folder.absolute())
 
 
+def file_sums(folder: Path) -> dict[str, str]:
+    """Of every file, so that none that is damaged is given to a reader of arrays."""
+    return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+def check_files(folder: Path) -> None:
+    """All files are there, as they were written, and no others."""
+    if not (folder / MANIFEST).exists():
+        raise Malformed(f"there is no {MANIFEST} with their checksums")
+    manifest = read_object(folder / MANIFEST)
+    check_fields(manifest, {"format": Range(0, whole=True), "files": dict, "sha256": str})
+    if manifest["format"] != FORMAT:
+        raise Malformed(f"they have the format {manifest['format']}, and this version of MSRL reads {FORMAT}")
+    if manifest.pop("sha256") != seal(manifest):
+        raise Malformed(f"{MANIFEST} does not have its checksum")
+    here, there = file_sums(folder), manifest["files"]
+    for name in sorted({*here, *there} - {MANIFEST}):
+        if name not in here:
+            raise Malformed(f"{name} is missing")
+        if here[name] != there.get(name):
+            raise Malformed(f"{name} does not have its checksum")
+
+
 def load(folder: Path, like: Any) -> Any:
     """The tree that was saved, in the form of `like`: arrays or ShapeDtypeStructs."""
-    nested = load_arrays(folder)
+    try:
+        check_files(folder)
+        nested = load_arrays(folder)
+    except Exception as error:  # whatever a reader of damaged files raises
+        first = str(error) if isinstance(error, Malformed) else f"{type(error).__name__}, {str(error).partition(NL)[0]}"
+        raise UsageError(f"The weights in {folder} cannot be used.", why=f"They are damaged: {first}.",
+                         instead="Restore them from a copy, or train again.") from error
 
     def find(path: tuple, leaf: Any) -> Any:
         names = _names(path)

@@ -55,4 +55,14 @@ def test_the_host_insists_on_exactly_the_length(inserts):
     assert str(error.value) == (
         f"Rollout of length 3 is sampled after {inserts} inserts.\n"
         "A rollout is handed over whole, one row per insert since the last sample.\n"
-        "Insert exactly 3 records before each sample, or change the length.")
+        "Insert exactly 3 records before each sample, or change the length.\n"
+        "See docs/buffers.md#how-many-inserts.")
+
+
+def test_the_device_remembers_the_first_sample_that_was_wrong():
+    buffer, key = Rollout(3, "device"), jax.random.key(0)
+    state, _ = buffer.sample(with_inserts(buffer, buffer.init(numbered(0, 2)), *range(3)), key)
+    assert buffer.miscounted(state) == -1
+    state, _ = buffer.sample(with_inserts(buffer, state, *range(4)), key)
+    state, _ = buffer.sample(with_inserts(buffer, state, *range(2)), key)
+    assert buffer.miscounted(state) == 4

@@ -1,6 +1,7 @@
 """`msrl eval`: what was learnt plays the same later, and elsewhere."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -26,16 +27,48 @@ def test_it_returns_what_training_did_at_its_end(msrl, train, env, flags):
 def test_normalisers_matter(msrl, train):
     """What the wrappers learnt is really read back: other statistics give other returns."""
     import numpy as np
-    import orbax.checkpoint as ocp
+
+    from msrl.runtime import weights
 
     train("--run-dir", "run", "--normalise")
-    folder = (Path("run") / "weights" / "0").absolute()
-    with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
-        kept = checkpointer.restore(folder)
-        before = evaluate(msrl, "run", "--episodes", "20")["eval_return_mean"]
-        kept["env"]["0"]["own"]["mean"] = np.array([0, 0, 5, 5], np.float32)
-        checkpointer.save(folder, kept, force=True)
+    folder = Path("run") / "weights" / "0"
+    kept = weights.load_arrays(folder)
+    before = evaluate(msrl, "run", "--episodes", "20")["eval_return_mean"]
+    kept["env"]["0"]["own"]["mean"] = np.array([0, 0, 5, 5], np.float32)
+    shutil.rmtree(folder)
+    weights.save(folder, kept)
     assert evaluate(msrl, "run", "--episodes", "20")["eval_return_mean"] != before
+
+
+def test_weights_of_another_run_are_not_played(msrl, train):
+    """Though they are sound, and of the same shape."""
+    mine, other = train("--run-dir", "run"), train("--run-dir", "other", "--noise", "0.7")
+    shutil.rmtree("run/weights/0")
+    shutil.copytree("other/weights/0", "run/weights/0")
+    assert msrl("eval", "run") == (2, "", f"""\
+UsageError: The weights in run/weights/0 are not those that the run ended with.
+They have the checksum {other['weights_sha256'][:12]}..., and result.json says {mine['weights_sha256'][:12]}...
+Restore them from a copy, or train again.
+""")
+    Path("run/result.json").unlink()
+    assert msrl("eval", "run") == (2, "", """\
+UsageError: The weights in run cannot be verified.
+The run is finished, and there is no result.json with the checksum of each seed's.
+Restore it from a copy, or train again.
+""")
+
+
+def test_damaged_weights_are_not_played(msrl, train):
+    train("--run-dir", "run")
+    files = [each for each in Path("run/weights/0").rglob("*") if each.is_file()]
+    file = max(files, key=lambda each: each.stat().st_size)
+    content = file.read_bytes()
+    file.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    assert msrl("eval", "run") == (2, "", f"""\
+UsageError: The weights in run/weights/0 cannot be used.
+They are damaged: {file.relative_to('run/weights/0')} does not have its checksum.
+Restore them from a copy, or train again.
+""")
 
 
 def test_every_seed_is_played(msrl, train):
@@ -81,7 +114,8 @@ There is no empty/config.json.
 Name a folder that `msrl train` made, for instance one under runs/.
 """
     (Path("empty") / "config.json").write_text('{"status": "finished"}')
-    assert msrl("eval", "empty")[2].splitlines()[1] == "empty/config.json is not one that `msrl train` writes."
+    assert msrl("eval", "empty")[2].splitlines()[1] == \
+        "empty/config.json is not one that `msrl train` writes: it has no 'algorithm'."
 
 
 def test_a_run_without_weights(msrl, train):

@@ -68,7 +68,7 @@ A deployment has no 'actor'.
     2 | actor = 2
         ^^^^^
 
-It has distribution, backend, actors, learners, max_lag, address, hosts, devices, passes.
+It has distribution, backend, actors, learners, max_lag, address, hosts, devices, worker_timeout, passes.
 Did you mean actors?
 See docs/distributions.md."""),
     "a key like no other": ("zzz = 2\n", """\
@@ -78,7 +78,7 @@ A deployment has no 'zzz'.
     1 | zzz = 2
         ^^^
 
-It has distribution, backend, actors, learners, max_lag, address, hosts, devices, passes.
+It has distribution, backend, actors, learners, max_lag, address, hosts, devices, worker_timeout, passes.
 Use one of these.
 See docs/distributions.md."""),
     "a number in quotes": ('  actors = "2"\n', """\

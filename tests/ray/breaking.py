@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 from tests.matrix.toys import HostCorridor
 
@@ -28,3 +29,15 @@ def collapse():
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def linger():
+    """Once in a process, keeps Python busy for 21 seconds."""
+    if not lingered:
+        lingered.append(True)
+        end = time.monotonic() + 21
+        while time.monotonic() < end:
+            sum(range(1000))
+
+
+lingered: list[bool] = []

@@ -7,12 +7,15 @@ import contextlib
 import itertools
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from msrl.pipeline import Deployment, compile, weights_sha256
 from tests.ray.hosts import HostName, hosts
@@ -62,6 +65,9 @@ def cluster(count: int) -> Iterator[list[HostName]]:
     with contextlib.ExitStack() as stack:
         folder = tempfile.mkdtemp(prefix="mr")  # short, as the paths of sockets must be
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv("RAY_AUTH_MODE", "token")  # as docs/distributions.md has it; whoever starts something inherits it
+        patch.setenv("RAY_AUTH_TOKEN_PATH", write_token(folder))
         names = stack.enter_context(hosts(count))
         for host in names:
             stack.callback(end_all_on, host)
@@ -77,6 +83,18 @@ def cluster(count: int) -> Iterator[list[HostName]]:
                 said = list(itertools.takewhile(lambda line: "Ray runtime started" not in line, process.stdout))
                 assert process.poll() is None, "".join(said)
         yield names
+
+
+def importing() -> dict[str, str]:
+    """The environment of processes that import this package from the source tree."""
+    path = os.pathsep.join(filter(None, [str(Path.cwd()), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path}
+
+
+def write_token(folder: str) -> str:
+    file = Path(folder) / "token"
+    file.write_text(secrets.token_hex(32))
+    return str(file)
 
 
 @contextlib.contextmanager
@@ -108,8 +126,7 @@ def test_instances_on_three_hosts_have_the_bits_of_one_process():
         head = names[0]
         asked = [f"{head.address}:{PORT}", [host.address for host in names], PPO, JOBS]
         coordinator = subprocess.Popen(head.command(sys.executable, "-c", COORDINATE, json.dumps(asked)),
-                                       env={**os.environ, "PYTHONPATH": str(Path.cwd())}, stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE, text=True)
+                                       env=importing(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         with ended(coordinator):
             wanted = []
             for distribution, (counts, more) in JOBS.items():
@@ -125,3 +142,26 @@ def test_instances_on_three_hosts_have_the_bits_of_one_process():
     assert [used for _, used, _, _ in found] == [[one, two, three], [one, two]]
     assert not any(host.space in subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
                    for host in names)
+
+
+JOIN = """
+from msrl.backends import ray_backend
+from msrl.errors import UsageError
+
+try:
+    ray_backend.join_cluster("127.0.0.1:6379", 1)
+except UsageError as problem:
+    print(problem)
+"""
+
+
+def test_who_has_no_token_is_told_where_it_comes_from(tmp_path):
+    without = {name: value for name, value in importing().items() if not name.startswith("RAY_AUTH_TOKEN")}
+    done = subprocess.run([sys.executable, "-c", JOIN], capture_output=True, text=True, check=False, timeout=180,
+                          env={**without, "RAY_AUTH_MODE": "token", "HOME": str(tmp_path)})
+    assert done.stdout == """\
+The Ray cluster at 127.0.0.1:6379 asks for a token.
+Whoever reaches a cluster can run code in it, so it lets in those who know its token; this process has none, or another.
+Set what the cluster was started with: RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH=FILE.
+See docs/distributions.md#ray.
+""", done.stderr

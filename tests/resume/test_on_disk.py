@@ -105,7 +105,7 @@ def test_damage_is_told_and_the_newest_sound_one_offered(tmp_path, harm, why):
     first, reason, *_, last = str(refused.value).splitlines()
     assert first == f"The checkpoint {tmp_path}/checkpoints/0-00000003 cannot be used."
     assert reason.startswith(why)
-    assert last == f"Go on from the newest sound one: msrl resume {tmp_path} --checkpoint 0-00000002"
+    assert last == f"Go on from the newest sound one, 0-00000002: msrl resume {tmp_path} --auto"
     assert newest(tmp_path) == tmp_path / "checkpoints" / "0-00000002"
 
 

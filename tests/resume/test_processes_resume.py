@@ -74,3 +74,18 @@ def test_asked_to_stop_and_resumed(tmp_path, undisturbed):
     shutil.move(tmp_path / "run", tmp_path / "moved")
     found = result(msrl(tmp_path, "resume", "moved", "--algorithm", ALGORITHM, "--backend", "inline", "--json"))
     assert found["weights_sha256"] == undisturbed["weights_sha256"]
+
+
+def test_two_runs_into_one_folder(tmp_path):
+    """One trains there, the other is refused, whichever comes first; what is there is of one run."""
+    (tmp_path / "run").mkdir()
+    two = [msrl(tmp_path, *RUN, "--seed", str(seed), "--run-dir", "run") for seed in (1, 2)]
+    told = [process.communicate() for process in two]
+    assert sorted(process.returncode for process in two) == [0, 2], told
+    (out, _), (_, err) = told if two[0].returncode == 0 else told[::-1]
+    assert err.splitlines()[0] in ("UsageError: The run in run is still going on.",
+                                   "UsageError: The run folder run is not empty.")
+    won = json.loads(out.splitlines()[-1])
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert {won["seed"]} == {config["seed"]} == {row["seed"] for row in rows}

@@ -1,5 +1,8 @@
 """Trees on disk."""
 
+import shutil
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,3 +39,53 @@ def test_what_does_not_fit_is_refused(tmp_path, like, why):
 The weights in {tmp_path / 'w'} do not fit.
 {why}
 Use the algorithm's source, the settings and the spaces that the run was made with."""
+
+
+def spoil(how: str, file: Path) -> None:
+    content = file.read_bytes()
+    match how:
+        case "flipped":
+            at = len(content) // 2
+            file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1:])
+        case "truncated":
+            file.write_bytes(content[:len(content) // 2])
+        case "emptied":
+            file.write_bytes(b"")
+        case "removed":
+            file.unlink()
+        case "a folder":
+            file.unlink()
+            file.mkdir()
+        case "deep":
+            file.write_text("[" * 100_000)
+
+
+@pytest.mark.parametrize("how", ["flipped", "truncated", "emptied", "removed", "a folder", "deep"])
+def test_no_damaged_file_is_read(tmp_path, how):
+    tree = {"w": np.arange(6, dtype=np.float32).reshape(2, 3)}
+    weights.save(tmp_path / "w", tree)
+    files = sorted(file.relative_to(tmp_path) for file in (tmp_path / "w").rglob("*") if file.is_file())
+    assert len(files) > 3
+    for file in files:
+        copy = tmp_path / "copy"
+        shutil.copytree(tmp_path / "w", copy / "w")
+        spoil(how, copy / file)
+        with pytest.raises(UsageError) as caught:
+            weights.load(copy / "w", tree)
+        assert str(caught.value).startswith(f"The weights in {copy / 'w'} cannot be used.\nThey are damaged: ")
+        shutil.rmtree(copy)
+    np.testing.assert_array_equal(weights.load(tmp_path / "w", tree)["w"], tree["w"])
+
+
+def test_what_is_said_of_damage(tmp_path):
+    weights.save(tmp_path / "w", {"w": np.zeros(2, np.float32)})
+    (tmp_path / "w" / "more").write_text("")
+    with pytest.raises(UsageError) as caught:
+        weights.load(tmp_path / "w", {"w": np.zeros(2, np.float32)})
+    assert str(caught.value) == f"""\
+The weights in {tmp_path / 'w'} cannot be used.
+They are damaged: more does not have its checksum.
+Restore them from a copy, or train again."""
+    (tmp_path / "w" / "manifest.json").unlink()
+    with pytest.raises(UsageError, match=r"They are damaged: there is no manifest\.json with their checksums\."):
+        weights.load(tmp_path / "w", {"w": np.zeros(2, np.float32)})
