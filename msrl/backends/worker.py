@@ -32,6 +32,7 @@ from msrl.ir.graph import Call, Carry, Flush, For, If, Node, Recv, Send, Stretch
 from msrl.ir.interp import Names
 from msrl.ir.placed import PARAMETERS, LocalProgram
 from msrl.runtime.channels import Exchange, Line
+from msrl.runtime.ending import process_ends
 from msrl.runtime.tracing import Trace, at_work
 
 LOOKS = 200  # how often a loop of known length lets the host look, at most
@@ -328,7 +329,7 @@ class Worker:
             phis = {key(c): value for c, value in zip(node.carries, carried, strict=True)}
             if due := self.schedule.due(self, loop_name(node), done, self.leads, done == total):
                 yield from take(self, node, done, names, phis)
-            if total is not None and done < total and done % chunk.size and not due:
+            if total is not None and done < total and done % chunk.size and not due and not process_ends():
                 self.engine.settle()
                 carried = tuple(phis.values())
                 continue

@@ -113,9 +113,16 @@ def load(module: str) -> Any:
     is in vain."""
     collecting = gc.isenabled()
     gc.disable()
+    # An exception that Ctrl-C raises amid an import may be caught there by others, and be lost.
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler \
+        and threading.current_thread() is threading.main_thread()
+    if ours:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         return importlib.import_module(module)
     finally:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         if collecting:
             gc.enable()
 

@@ -39,6 +39,11 @@ def _until_the_end(made: Generator[T]) -> Generator[T]:
                 return
 
 
+def process_ends() -> bool:
+    """Is the interpreter about to end? Then whoever is at work leaves it at the next opportunity."""
+    return _ending.is_set()
+
+
 @atexit.register
 def _close_all() -> None:
     _ending.set()
