@@ -7,7 +7,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -
 COMPILE := $(BIN)/python -m compileall -q -j 0 .venv/lib msrl
 export PIP_NO_WARN_CONFLICTS = 1
 
-.PHONY: help train test check verify learn bench peers soak clean
+.PHONY: help train test check verify learn bench peers soak stops clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,10 @@ peers: .venv-peers/done  ## the environment of the libraries that `make bench` c
 MINUTES ?= 30
 soak: .venv/dev  ## runs with faults at random points, MINUTES=30 on each backend: they finish, learn and leave nothing behind
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES)
+
+TRIES ?= 30
+stops: .venv/dev  ## signals at random moments, TRIES=30 on each backend and distribution: runs end well and can be resumed (some hours)
+	$(BIN)/python -m benchmarks.stops --tries $(TRIES)
 
 clean:  ## forget the environment and all caches
 	rm -rf .venv .venv-peers build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -3,8 +3,10 @@
     python examples/debug_eager.py          runs two updates of PPO, printing what every interaction gives
     python examples/debug_eager.py --pdb    stops in the debugger at the first line of `train`
 
-What the loop computes eagerly is, to the bit, what the interpreter of its graph computes. Components are compiled op by
-op; `jax.disable_jit()` around the run makes their insides plain Python as well, and far slower.
+In a loop of one's own, `print` and `breakpoint()` do as well: `msrl.eager(...)` runs it, and so does
+`msrl train ... --eager`. What the loop computes eagerly is, to the bit, what the interpreter of its graph computes.
+Components are compiled op by op; `jax.disable_jit()` around the run makes their insides plain Python as well, and far
+slower.
 """
 
 import pdb
@@ -40,9 +42,9 @@ def main(debugger: bool = False) -> None:
     program = msrl.compile("ppo", "CartPole-v1", **SMALL)
     watched = Watched(Reference(program.ops, program.root, program.shapes.items), program.graph)
     if debugger:
-        pdb.Pdb(skip=["jax.*", "msrl.backends.*"]).runcall(program.trainer.train, watched)
+        pdb.Pdb(skip=["jax.*", "msrl.backends.*"]).runcall(program.eager, watched)
     else:
-        program.trainer.train(watched)
+        program.eager(watched)
 
     resources, _ = program.interpret()
     same = jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), watched.resources["$weights"],

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from msrl.deployment import Deployment
-from msrl.ir.graph import Stretch, walk
+from msrl.ir.graph import Stretch, calls, walk
 from msrl.jobs import Job
 from msrl.pipeline import Program
 
@@ -38,3 +38,9 @@ def engine_of(program: Program) -> str:
 
 def loss_of(metrics: dict[str, float]) -> float | None:
     return next((metrics[name] for name in ("loss", *metrics) if name in metrics and "loss" in name), None)
+
+
+def planned_steps(program: Program) -> int:
+    """How many environment steps a run is to make; 0 if its loop makes none, and learns from other things."""
+    stepped = any((call.component, call.method) == ("env", "step") for call in calls(program.graph.nodes))
+    return program.trainer.config.total_steps if stepped else 0

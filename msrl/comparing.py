@@ -5,6 +5,7 @@ shards put together again. `difference` names the first thing in which two outco
 tolerance is given. `distance` says how far apart two trees of numbers are.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -64,12 +65,48 @@ def difference(wanted: Outcome, found: Outcome) -> str | None:
     return unlike or report_difference(wanted.reports, found.reports)
 
 
+def call_difference(wanted: Mapping[str, Any], found: Mapping[str, Any]) -> str | None:
+    """The first method that was called more or less often."""
+    for name in dict.fromkeys((*wanted, *found)):
+        if name.startswith("#"):  # a counter that nobody has touched may be missing
+            one, two = (int(np.max(np.asarray(each.get(name, 0)))) for each in (wanted, found))
+            if one != two:
+                return f"{name[1:]} was called {two} times, not {one}"
+    return None
+
+
+def far_apart(wanted: Reports, found: Mapping[str, float], tolerance: float = 0.01) -> str | None:
+    """The first metric whose mean over all reports is another by more than rounding explains."""
+    for name in dict.fromkeys(name for row in wanted for name in row):
+        rows = np.array([row[name] for row in wanted if name in row])
+        if name not in found:
+            return f"there is no metric {name}"
+        if np.isfinite(rows).all() and not abs(rows.mean() - found[name]) <= tolerance * np.abs(rows).max() + 1e-6:
+            return f"metric {name} is {found[name]:.4g} in the mean, not {rows.mean():.4g}"
+    return None
+
+
+def digests(outcome: Outcome) -> dict[str, str]:
+    """Everything that a run has left, by a hash of each part: what another process can write down."""
+    found = {}
+    for name, value in outcome.resources.items():
+        for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
+            array = plain(leaf)
+            array = np.int64(array) if name.startswith("#") else array
+            text = f"{array.dtype} {array.shape}".encode() + array.tobytes()
+            found[f"{name[1:]}{jax.tree_util.keystr(path)}"] = hashlib.sha256(text).hexdigest()
+    for number, row in enumerate(outcome.reports, 1):
+        found.update({f"metric {name} of report {number}": float(value).hex() for name, value in row.items()})
+    return found
+
+
 def resource_difference(wanted: Mapping[str, Any], found: Mapping[str, Any], tolerance: float = 0.0) -> str | None:
     """Of floats, with a tolerance, what is near (relative or absolute) counts as equal."""
     for name in dict.fromkeys((*wanted, *found)):
-        if name.startswith("#"):  # a counter that nobody has touched may be missing
-            if int(wanted.get(name, 0)) != int(found.get(name, 0)):
-                return f"{name[1:]} was called {found.get(name, 0)} times, not {wanted.get(name, 0)}"
+        if name.startswith("#"):
+            unlike = call_difference({name: wanted.get(name, 0)}, {name: found.get(name, 0)})
+            if unlike:
+                return unlike
             continue
         if name not in wanted or name not in found:
             return f"{name[1:]} is {'not there' if name in wanted else 'there'}"

@@ -18,6 +18,10 @@ from msrl.errors import UsageError
 LOOK_SECONDS = 5.0  # between two looks for hosts that have come
 
 
+class Grown(Exception):
+    """The cluster has room for more instances than the run has, and there is a snapshot to go on from."""
+
+
 class Elastic:
     """`possible` raises a UsageError for a deployment that the algorithm cannot have."""
 

@@ -5,7 +5,10 @@ what to write instead, and a page to read. `assert` is for our own bugs only.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+_SHIPPED = Path(__file__).parent / "docs"  # which setup.py makes of the source tree's docs/
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,22 @@ class MsrlError(Exception):
         parts += [""] if self.span or self.also else []
         parts += [self.why] if self.why else []
         parts += [self.instead] if self.instead else []
-        parts += [f"See {self.docs}."] if self.docs else []
+        parts += [f"See {reachable(self.docs)}."] if self.docs else []
         return "\n".join(parts)
+
+
+def docs_folder() -> Path:
+    """Where the documentation's pages are."""
+    return _SHIPPED if _SHIPPED.is_dir() else Path(__file__).parents[1] / "docs"
+
+
+def reachable(docs: str) -> str:
+    """A page, given by its path in the source tree and perhaps a section, as the reader can reach it: by a command,
+    where MSRL was installed without its source tree."""
+    if not _SHIPPED.is_dir():
+        return docs
+    page, hash_, section = docs.removeprefix("docs/").partition("#")
+    return f"`msrl docs {page.removesuffix('.md')}{hash_}{section}`"
 
 
 def located(problem: MsrlError, where: str) -> MsrlError:

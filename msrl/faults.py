@@ -146,7 +146,7 @@ def do_again(program: pipeline.Program, kept: Checkpoint) -> tuple[str, ...]:
     for number in range(said["batches"]):
         args = strong(unpack(form, kept.parts["batches"][str(number)], "A batch"))
         count = np.int32(kept.update - said["batches"] + number)
-        out, written = machine.apply("learner", "learn", args, {}, (state, count), ops.dims(node), ops.agent_dims(node))
+        out, written = machine.apply("learner", "learn", args, {}, (state, count), ops.layouts.of(node))
         state = written[0]
     flags, names = flags_of(args, out, state), names_of(ops.world.agent.learner, args, out, state)
     return tuple(name for name, bad in zip(names, np.asarray(flags), strict=True) if bad)

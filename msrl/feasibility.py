@@ -4,7 +4,9 @@
 that they fit. It loads neither JAX nor Ray, so a refusal takes no longer than reading the command.
 """
 
+import dataclasses
 import importlib.util
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +48,26 @@ def check(deployment: Deployment, setting: Setting | None = None) -> Distributio
         _environment(deployment, policy, setting)
         _devices(deployment, policy, setting)
     return policy
+
+
+def fitted(found: Deployment, given: Mapping[str, Any]) -> Deployment:
+    """A run's deployment with the fields that were given. Of the others, those that only made sense where the run was
+    before fall away: nobody is to be refused for what he has not said."""
+    deployment = found.replace(**given)
+    policy = distributions.load(deployment.distribution)
+    # One that is a file, and that the user has not named, is not executed to find out.
+    same = found.distribution == deployment.distribution or (
+        found.distribution in DISTRIBUTIONS and DISTRIBUTIONS[found.distribution].axis == policy.axis)
+    dropped: dict[str, Any] = {count: 1 for count in ("actors", "learners") if count not in policy.counts or not same}
+    if not policy.asynchronous:
+        dropped["max_lag"] = None
+    if deployment.backend != "ray":
+        dropped |= {"address": None, "hosts": ()}
+    try:
+        _passes(deployment, policy)
+    except UsageError:
+        dropped["passes"] = ""
+    return dataclasses.replace(deployment, **{name: value for name, value in dropped.items() if name not in given})
 
 
 def _passes(deployment: Deployment, policy: DistributionPolicy) -> None:

@@ -128,7 +128,7 @@ def about(job: Job, path: Path | None = None) -> dict[str, Any]:
     return {
         "algorithm": lasting_algorithm(job), "env": job.env, "env_id": _lasting(spec.id),
         "distribution": job.deployment.distribution, "backend": job.deployment.backend,
-        "config": dataclasses.asdict(job.config),
+        "deployment": dataclasses.asdict(lasting_deployment(job)), "config": dataclasses.asdict(job.config),
         "seed": job.seed, "seeds": list(range(job.seed, job.seed + job.seeds)), "shards": job.config.shards,
         "strict": job.strict, "eval_every": job.eval_every, "eval_episodes": job.eval_episodes,
         "checkpoint_every": job.checkpoint_every, "checkpoint_keep": job.checkpoint_keep, "restarts": job.restarts,

@@ -5,7 +5,6 @@ caller look between chunks: log, evaluate, save, or stop.
 """
 
 import copy
-import hashlib
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
@@ -19,10 +18,10 @@ import numpy as np
 from msrl import algorithms, envs
 from msrl import distribution as distributions
 from msrl.api import Config, Env, Trainer
-from msrl.backends.eager import Eager
+from msrl.backends.eager import Eager, run_eagerly
 from msrl.backends.learnt import Learnt, joined, stacked
 from msrl.backends.profiling import watch
-from msrl.backends.saving import Saving
+from msrl.backends.saving import Saving, check_loop
 from msrl.backends.skips import Skips, timed
 from msrl.backends.states import copy_array, shards_of, unstack
 from msrl.backends.worker import Look, Worker, leader
@@ -45,13 +44,12 @@ from msrl.engines.tables import decided
 from msrl.engines.world import make_world
 from msrl.envs.host import HostEnv
 from msrl.envs.wrappers import observed, stats
-from msrl.errors import UsageError
+from msrl.errors import Span, UsageError
 from msrl.feasibility import Setting, check, several_devices
 from msrl.frontend.lower import lower
 from msrl.ir.graph import base
 from msrl.ir.interp import Names, interpret
 from msrl.ir.placed import AgentAxis
-from msrl.ir.text import show
 from msrl.ir.verify import verify
 from msrl.passes import chosen
 from msrl.passes.decide_branches import decide_branches
@@ -96,7 +94,8 @@ class Program:
         self.checkpoint_every, self.start, self.profile = checkpoint_every, start, profile
         self.trainer, self.env, self.seed, self.seeds, self.strict = trainer, env, seed, seeds, strict
         self.world = make_world(trainer, env)
-        self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own))
+        self.folded: set[tuple[str, Span]] = set()
+        self.graph = lower(trainer, tuple(self.world.buffers), tuple(self.world.own), folded=self.folded)
         check_counts(self.graph, self.world)
         if "overlap" in chosen(deployment.switches(), strict):
             self.graph = overlap(self.graph)
@@ -115,11 +114,7 @@ class Program:
                 why="They share one compiled program, and may leave a loop after different numbers of passes.",
                 instead="Leave out -fuse-stretches, or train them one after another: with one seed at a time.",
                 docs="docs/distributions.md#passes")
-        self.fingerprint = hashlib.sha256(show(self.graph).encode()).hexdigest()
-        if start is not None and start.about["graph"] != self.fingerprint:
-            raise UsageError("The checkpoint is of another loop.",
-                             why="What `train` says, or a setting that it reads, has changed since it was made.",
-                             instead="Use the algorithm's source and the settings that the run was made with.")
+        self.fingerprints = check_loop(self.graph, start)
         if own_process and seeds == 1:
             threads.choose(self.ops.tracing.work, deployment, distributions.load(deployment.distribution))
         self.stream, self.root = stream, roots(seed, seeds, stream)  # from here on JAX runs
@@ -139,7 +134,7 @@ class Program:
                                     learners=deployment.learners)
         fragments = keep_effects_single(policy, fragments, self.graph, self.world.on_host(), actors=deployment.actors,
                                         learners=deployment.learners)
-        agents = AgentAxis(self.ops.agents.spread(), self.ops.agents.divisible(), self.ops.seen_whole)
+        agents = AgentAxis(self.ops.agents.spread(), self.ops.agents.divisible(), self.ops.layouts.seen_whole)
         graph = self.graph
         if "decide-branches" in chosen(deployment.switches(), self.strict):
             graph = decide_branches(graph, lambda name: decided(name, self.shapes.tabular, self.ops.scopes))
@@ -160,7 +155,7 @@ class Program:
                 watch(worker, self.graph, self.profile)
         self.lead = leader(self.workers)
         self.saving = Saving(self.workers, self.lead, self.placed, self.checkpoint_every, self.start, {
-            "graph": self.fingerprint, "seed": self.seed, "seeds": self.seeds, "strict": self.strict,
+            **self.fingerprints, "seed": self.seed, "seeds": self.seeds, "strict": self.strict,
             "stream": self.stream})
         self.backend = make_backend(deployment.backend, self.workers, self.placed, self.trainer, self.env,
                                     seed=self.seed, seeds=self.seeds, address=deployment.address,
@@ -341,13 +336,11 @@ class Program:
         machine = machine or Reference(self.ops, self.root, self.shapes.items)
         return interpret(self.graph, machine), machine.reports
 
-    def eager(self) -> tuple[Names, list[dict[str, float]]]:
-        """The same from running `train` as plain Python; set a breakpoint in it."""
+    def eager(self, interaction: Eager | None = None) -> tuple[Names, list[dict[str, float]]]:
+        """The same from running `train` as plain Python; an interaction of one's own can watch it."""
         self.purity.check_unchanged()
-        machine = Reference(self.ops, self.root, self.shapes.items)
-        interaction = Eager(machine, self.graph)
-        self.trainer.train(interaction)
-        return interaction.resources, machine.reports
+        interaction = interaction or Eager(Reference(self.ops, self.root, self.shapes.items), self.graph)
+        return run_eagerly(self.trainer, interaction, self.folded)
 
 
 def compile(algorithm: str | type[Trainer], env: Any, *, seed: int = 0, seeds: int = 1, strict: bool = False,

@@ -15,10 +15,12 @@ import numpy as np
 from msrl import algorithms, envs
 from msrl.api import Agent, Env, EnvSpec, Space
 from msrl.engines.evaluation import Episodes, Evaluator
+from msrl.engines.world import check_shards
 from msrl.envs.wrappers import EpisodeStats, Wrapped, Wrapper
 from msrl.errors import EnvError, UsageError
 from msrl.pipeline import Program
 from msrl.runtime import weights
+from msrl.runtime.fingerprint import sealed
 from msrl.runtime.folder import FINISHED
 from msrl.runtime.reading import read_config, read_result
 from msrl.runtime.weights import weights_sha256
@@ -93,13 +95,18 @@ def load_players(path: Path, env: str | None = None, algorithm: str | None = Non
     env = resolve("env", about["env_id"], env, again)
     cls = algorithms.load(algorithm)
     settings = read_settings(cls, about["config"], path)
+    if not sealed(about):
+        raise UsageError(f"{path / 'config.json'} was changed since the run wrote it.",
+                         why="It does not have its checksum, so that what is played might not be what was trained.",
+                         instead="Put it back as it was.", docs="docs/resuming.md")
     base = envs.make(env)
     _check_spaces(base.spec, about)
+    check_shards(settings, base)
     wrapped = cls.wrap(EpisodeStats(base), settings)
     agent = cls(settings, wrapped.spec).agent()
     form = _form(wrapped, settings.num_envs // settings.shards)
     like = {**jax.eval_shape(lambda: _learnt(agent, settings.agent_shards)), "env": [form] * settings.shards}
-    players, evaluator, sums = [], Evaluator(agent.actor, settings.agent_shards), _sums(path, about["status"])
+    players, evaluator, sums = [], Evaluator(agent.actor, settings.agent_shards), _sums(path, about)
     for seed in seeds:
         kept = weights.load(path / "weights" / str(seed), like)
         if sums.get(seed, found := weights_sha256(kept["params"])) != found:
@@ -111,14 +118,15 @@ def load_players(path: Path, env: str | None = None, algorithm: str | None = Non
     return players
 
 
-def _sums(path: Path, status: str) -> dict[int, str]:
+def _sums(path: Path, about: dict[str, Any]) -> dict[int, str]:
     """By seed, the checksum of the parameters that a run ended with. One that was killed has none."""
     result = read_result(path)
-    if result is None and status == FINISHED:
+    sums = {each["seed"]: each["weights_sha256"] for each in result["per_seed"]} if result else {}
+    if about["status"] == FINISHED and not sums.keys() >= set(about["seeds"]):
         raise UsageError(f"The weights in {path} cannot be verified.",
-                         why="The run is finished, and there is no result.json, which has their checksums.",
+                         why="The run is finished, and there is no result.json with the checksum of each seed's.",
                          instead="Restore it from a copy, or train again.")
-    return {each["seed"]: each["weights_sha256"] for each in result["per_seed"]} if result else {}
+    return sums
 
 
 def _learnt(agent: Agent, agent_shards: int) -> dict[str, Any]:

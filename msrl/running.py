@@ -7,28 +7,30 @@ with all that it reached, or none.
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from msrl import faults, pipeline
-from msrl.announcing import lines_of, loss_of
-from msrl.elastic import Elastic
+from msrl.announcing import lines_of, loss_of, planned_steps
+from msrl.backends.schedule import AT_END
+from msrl.elastic import Elastic, Grown
 from msrl.engines.evaluation import Abandoned, Episodes
 from msrl.envs.host import HostEnv
 from msrl.errors import LostError, MsrlError, NonFiniteError, RoomError
 from msrl.jobs import DEPLOYMENT, Job, about, command, lasting_deployment
 from msrl.pipeline import Program, Update
 from msrl.playing import snapshot
-from msrl.results import Result, Start, Stopped, interquartile_mean, rewound, score_of
+from msrl.results import Result, Start, Stopped, interquartile_mean, rewound, row_of, score_of
 from msrl.runtime import strict as surroundings
 from msrl.runtime import weights
 from msrl.runtime.chaos import Killed
 from msrl.runtime.checkpoints import Checkpoint, Checkpoints
 from msrl.runtime.display import SHORTEST, Display, State
-from msrl.runtime.files import write
+from msrl.runtime.files import seal, write
+from msrl.runtime.fingerprint import TOLD
 from msrl.runtime.folder import FAILED, FINISHED, INTERRUPTED, RunFolder
 from msrl.runtime.interrupts import Stop
 from msrl.runtime.preload import Preload
@@ -36,7 +38,6 @@ from msrl.runtime.profile import FILE, Profile, on_host, traced
 
 SNAPSHOT_SECONDS = 30.0  # between two snapshots of a run that may lose a worker
 BACK_OFF, MOST_BACK_OFF = 0.5, 30.0  # seconds before it goes on
-TOLD = ("algorithm", "env", "config", "versions", "flags")  # of config.json, what every checkpoint has as well
 
 
 def run(job: Job, path: Path | None, display: Display, stop: Stop | None = None,
@@ -45,17 +46,12 @@ def run(job: Job, path: Path | None, display: Display, stop: Stop | None = None,
     """Trains a job. `stop` is asked between chunks; `opened` hears of the run folder once it exists; `start` is what a
     run that was stopped goes on from."""
     began = time.perf_counter() if began is None else began
-    with ExitStack() as leases:
-        if start and start.lease:
-            leases.callback(start.lease.release)
-        this = Run(job, path, display, stop or Stop(), opened, began, start)
-        if this.folder:
-            leases.callback(this.folder.release)
+    this = Run(job, path, display, stop or Stop(), opened, began, start)
+    try:
         return this()
-
-
-class Grown(Exception):
-    """The cluster has room for more instances than the run has, and there is a snapshot to go on from."""
+    finally:
+        if this.folder:
+            this.folder.release()
 
 
 class Run:
@@ -189,7 +185,7 @@ class Run:
         job = self.job
         program = pipeline.compile(job.cls, job.base, seed=seed, seeds=seeds, strict=job.strict, config=job.config,
                                    deployment=self.elastic.now, start=self.start,
-                                   checkpoint_every=job.checkpoint_every if self.folder else 0,
+                                   checkpoint_every=(job.checkpoint_every or AT_END) if self.folder else 0,
                                    profile=self.profile.room if self.profile else None, chaos=self.chaos,
                                    non_finite=job.non_finite, stream=self.stream, own_process=job.own_process)
         self.elastic.seen(program.workers)
@@ -205,7 +201,7 @@ class Run:
         self.announce(program)
         if self.folder and job.checkpoint_every and not self.folder.opened:
             self.open()  # so that there is something to resume, whenever it is killed
-        self.display.begin(job.config.total_steps)
+        self.display.begin(planned_steps(program))
         with traced(self.profile, program.tracks):
             self.train(program)
         self.display.end()
@@ -274,9 +270,9 @@ class Run:
             last, updates = update.env_steps, updates + 1
             self.curve.append(update)
             latest = update.episode_return if update.episode_return is not None else latest
-            self.display.update(State(update.env_steps, self.job.config.total_steps, program.seeds,
+            self.display.update(State(update.env_steps, planned_steps(program), program.seeds,
                                       spent - program.run_compile_seconds, latest, loss_of(update.metrics),
-                                      self.before))
+                                      self.before, update.at[1]))
             due = due or bool(self.job.eval_every and updates % self.job.eval_every == 0)
             judged = []
             if due and self.complete(program):
@@ -292,7 +288,7 @@ class Run:
                     self.stopped = True
                     return spent
             elif self.newest is not before:
-                if growing:
+                if growing and self.newest and not self.newest.about["last"]:
                     raise Grown
                 snapshot, before, waits = time.perf_counter(), self.newest, False
             elif not waits and self.elastic.could_grow():
@@ -315,13 +311,14 @@ class Run:
     def save(self, program: Program) -> bool:
         """Writes the checkpoint that the program has made, if it has."""
         made = program.taken()
-        if made is not None:
-            point = program.point(made.loop, made.update)
-            later = sum(update.at > point for update in self.curve[self.earlier:])
-            told = len(self.folder.rows) - later if self.folder else 0
-            self.newest = made = dataclasses.replace(made, about={**made.about, "rows": told})
-            self.reached = len(self.curve) - later
-        return made is not None and bool(self.job.checkpoint_every or self.stop()) and self.store(made)
+        if made is None:
+            return False
+        point = program.point(made.loop, made.update)
+        later = sum(update.at > point for update in self.curve[self.earlier:])
+        rows = self.folder.rows[:len(self.folder.rows) - later] if self.folder else []
+        self.newest = dataclasses.replace(made, about={**made.about, "rows": len(rows), "rows_sha256": seal(rows)})
+        self.reached = len(self.curve) - later
+        return bool(self.job.checkpoint_every or made.about["last"] or self.stop()) and self.store(self.newest)
 
     def store(self, made: Checkpoint) -> bool:
         """Writes a checkpoint of this run, if it has a place for them."""
@@ -342,13 +339,8 @@ class Run:
             return
         if not self.folder.opened:
             self.open()
-        row: dict[str, Any] = {"seed": program.seed} if program.seeds == 1 else {"seeds": program.seeds}
-        row |= {"env_steps": update.env_steps, "seconds": round(self.spent + time.perf_counter() - self.began, 3),
-                "episodes": update.episodes, "episode_return": update.episode_return,
-                "episode_length": update.episode_length, "steps": update.accounts}
-        row |= {"updates_skipped": update.updates_skipped} if self.job.non_finite == "skip" else {}
-        row |= {name if name not in row else f"metric/{name}": value for name, value in update.metrics.items()}
-        row |= {name: value for name, value in score_of(judged).items() if value is not None}
+        seconds = self.spent + time.perf_counter() - self.began
+        row = row_of(program, update, seconds, judged, self.job.non_finite == "skip")
         self.folder.row(row)
         self.score = row.get("eval_return_mean", self.score if self.job.eval_every else update.episode_return)
         # For the case that the next chunk fails. Copies take a hundredth of the time, at most.

@@ -73,14 +73,17 @@ def train(algorithm: str | type[Trainer], env: Any, *, seed: int = 0, seeds: int
     return run(job, Path(run_dir) if run_dir is not None else None, display)
 
 
-def resume(run_dir: str | Path, *, checkpoint: str | None = None, algorithm: str | None = None, env: Any = None,
-           progress: bool = True, deployment: Deployment | str | Path | None = None, non_finite: str | None = None,
+def resume(run_dir: str | Path, *, checkpoint: str | None = None, auto: bool = False, algorithm: str | None = None,
+           env: Any = None, progress: bool = True, deployment: Deployment | str | Path | None = None,
            **fields: Any) -> Result:
-    """Goes on with a run that was stopped, from its newest checkpoint or the one of that name. `fields` are those of
-    the deployment that are to be others: `msrl.resume("runs/mine", distribution="single-learner-coarse", actors=2)`."""
+    """Goes on with a run that was stopped, from its newest checkpoint or the one of that name; with `auto`, from an
+    older one if the newest is damaged. `fields` are those of the deployment and of the settings that are to be others:
+    `msrl.resume("runs/mine", distribution="single-learner-coarse", actors=2)`, or `total_steps=200_000` to train a run
+    further that is finished."""
     if isinstance(deployment, (str, Path)):
         deployment = Deployment.from_file(deployment)
-    job, start = resumed(Path(run_dir), checkpoint, algorithm, env, deployment, non_finite, **fields)
+    job, start = resumed(Path(run_dir), checkpoint=checkpoint, auto=auto, algorithm=algorithm, env=env,
+                         deployment=deployment, **fields)
     display = ConsoleDisplay(Console(stderr=True)) if progress else Display()
     return run(job, Path(run_dir), display, start=start)
 

@@ -24,6 +24,7 @@ from msrl.api import Config, Trainer
 from msrl.deployment import Deployment
 from msrl.distribution import DISTRIBUTIONS
 from msrl.errors import UsageError
+from msrl.feasibility import fitted
 
 DOCS = "docs/security.md"
 PACKAGES = ("mpe2", "pettingzoo")  # whose modules may be named with pettingzoo:
@@ -68,13 +69,13 @@ def resolve_deployment(file: Path, given: Deployment | None, flags: Mapping[str,
     said = Deployment.from_file(file)
     if "distribution" not in flags:
         resolve("distribution", said.distribution, None, command)
-    deployment = said.replace(**flags)
+    deployment = fitted(said, flags)
     if deployment.backend == "ray" and deployment.address is not None and "address" not in flags:
         raise UsageError(
             f"The run was made on a Ray cluster, {deployment.address}.",
             why="It is the folder that says so, and nothing is connected to because a folder says so.",
             instead=f"If you trust it: {command} --address {shlex.quote(deployment.address)}\n"
-                    f"To go on here instead: {command} --deployment FILE.toml, with a deployment of your own.",
+                    f"To go on here instead: {command} --backend threads",
             docs=DOCS)
     return deployment
 
@@ -113,7 +114,7 @@ def _alike(value: Any, default: Any) -> bool:
         case str():
             return isinstance(value, str)
         case tuple():
-            return isinstance(value, (list, tuple))
+            return isinstance(value, list) and all(_alike(each, default[0]) for each in value if default)
     return True
 
 

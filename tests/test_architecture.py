@@ -19,8 +19,8 @@ FILES = sorted(MSRL.rglob("*.py"))
 
 ORDER = ("errors", "tracebacks", "synonyms", "loading", "ir", "rl", "api", "frontend", "distribution", "passes",
          "deployment", "feasibility", "projection", "engines", "runtime", "backends", "planner", "leaves", "trust",
-         "pipeline", "comparing", "sizing", "verifying", "playing", "elastic", "jobs", "announcing", "results",
-         "faults", "running", "resuming", "training", "cli")
+         "pipeline", "debugging", "comparing", "sizing", "verifying", "playing", "elastic", "jobs", "announcing",
+         "results", "faults", "running", "resuming", "training", "cli")
 LEAVES = ("algorithms", "envs", "buffers")
 LEAVES_MAY = {"api", "rl", "errors", "tracebacks", "synonyms", "loading"}
 ALGORITHMS_MAY = {"buffers", "envs.wrappers"}

@@ -46,7 +46,8 @@ class Learner(ABC):
 
     @abstractmethod
     def learn(self, state: LearnerState, key: jax.Array, batch: Any, *extra: Any) -> tuple[LearnerState, Any]:
-        """(state, out): out is what `agent_learn` returns to the loop, usually a dict of metrics."""
+        """(state, out): out is what `agent_learn` returns to the loop, usually a dict of metrics. Of several learners,
+        the rows of the batch that it has are joined, and of all else the mean is taken."""
 
     def weights(self, state: LearnerState) -> Any:
         """What actors need of the state. All parameters, unless a subclass sends less."""

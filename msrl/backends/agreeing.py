@@ -19,8 +19,8 @@ from msrl.engines.blame import blame
 from msrl.engines.cut import Cut
 from msrl.engines.finite import flags_of
 from msrl.engines.group import GroupOfProcesses
-from msrl.engines.ops import divide, mean, settled, split, strong
-from msrl.engines.reference import Agreement, Reference
+from msrl.engines.ops import LeafDims, join_rows, leaf_tree, mean, split, strong
+from msrl.engines.reference import Agreement, Reference, with_flags
 from msrl.errors import RunError
 from msrl.ir.graph import Call
 from msrl.ir.interp import Names
@@ -97,8 +97,8 @@ def machine_of(worker: "Worker", node: Call) -> Reference:
 def exchanged(worker: "Worker", node: Call, names: Names) -> Generator[None, None, tuple[Any, tuple]]:
     """The same by messages: (value, resources written)."""
     steps = machine_of(worker, node).learn(
-        tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads), worker.ops.dims(node),
-        worker.ops.agent_dims(node))
+        tuple(names[name] for name in node.args), tuple(names[name] for name in node.reads),
+        worker.ops.layouts.of(node))
     (bring, take), reached = worker.exchange.among[node.writes[0]], None
     served, learnt_from = bring != take, 0 if worker.exchange.lockstep else worker.count_steps(node, names)
     while True:
@@ -154,7 +154,7 @@ def serve(worker: "Worker", node: Call) -> Iterator[None]:
             if first and not store.lockstep:
                 store.begin(steps)
             if what == END:
-                answer: Any = settled(brought)
+                answer: Any = join_rows(brought, joined(worker, node, brought[0]))
                 if not store.lockstep:
                     store.end(learner, steps)
             else:
@@ -167,12 +167,18 @@ def serve(worker: "Worker", node: Call) -> Iterator[None]:
         worker.messages += 2
 
 
+def joined(worker: "Worker", node: Call, brought: Any) -> LeafDims:
+    """How what learners return is put together."""
+    dims = worker.ops.layouts.joined[node.writes[0]]
+    return with_flags(brought[0], dims) if worker.ops.non_finite != "ignore" else dims
+
+
 def program_of(worker: "Worker", state: str) -> Cut:
     """What one of several learners runs to make this state, found from shapes."""
     call, shapes, world = worker.shapes.learns[state], worker.shapes.names, worker.ops.world
     count = len(world.span("learner"))
     args = strong(tuple(shapes.get(name, 0) for name in call.args))  # a loop's index is a number
-    axes = divide(worker.ops.op("learner", "learn"), args, {}, world.num_envs, worker.ops.dims(call))[0]
+    axes = leaf_tree(args, worker.ops.layouts.of(call).rows)
     mine = jax.eval_shape(lambda args: split(args, axes, 0, count), args)
     states = tuple(shapes[name] for name in call.reads[:-1])
     return worker.ops.learning(worker.root, np.int32(0), np.int32(0), states, mine)

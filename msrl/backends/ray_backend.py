@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import ray
 from ray import _raylet
 from ray._private import ray_constants, utils
@@ -32,6 +31,7 @@ from msrl.backends.remote import Assignment, RemoteLook, Report, Station, enviro
 from msrl.backends.schedule import Point
 from msrl.backends.wire import Message
 from msrl.backends.worker import Look, Worker
+from msrl.engines.group import join_processes
 from msrl.engines.reference import Reference
 from msrl.errors import LostError, RoomError, UsageError
 from msrl.runtime import cache
@@ -50,7 +50,6 @@ SOME = 0.001  # of a host's own resource, of which there is 1: enough to be plac
 class Where(NamedTuple):
     mailbox: Address
     port: int  # that is free
-    by_name: str  # the address that the host's name stands for
 
 
 class Seat(NamedTuple):
@@ -77,7 +76,7 @@ class Host:
         with socket.socket() as probe:
             probe.bind((address, 0))
             port = probe.getsockname()[1]
-        return Where(self.mailbox.address, port, socket.gethostbyname(socket.gethostname()))
+        return Where(self.mailbox.address, port)
 
     @ray.method(concurrency_group="control")
     def settle(self, assignment: Assignment, others: dict[tuple[str, int], Address], group: Seat | None
@@ -90,8 +89,7 @@ class Host:
         cache.enable()
         try:
             if group is not None:  # before JAX looks for devices
-                jax.distributed.initialize(group.address, group.size, group.number,
-                                           coordinator_bind_address=group.address)
+                join_processes(group.address, group.size, group.number, self.mailbox.address[0])
             self.station = Station(assignment, post, group is not None)
         except BaseException as problem:
             return failure(problem)
@@ -248,16 +246,13 @@ class RayBackend:
 
     def _seats(self, places: list[Where]) -> dict[int, Seat]:
         """By worker, where learners of several processes can form one group of JAX's: if all have equal numbers of
-        learners, and find one another by their hosts' names, as JAX's collectives on CPUs do."""
+        learners."""
         members = [number for number, worker in enumerate(self.workers) if may_group(
             worker.program.fragment, worker.exchange, worker.ops.world.config, worker.strict, worker.root)]
         if len(members) < 2 or any(assignment.link for assignment in self.assignments):  # what it sends is not ours
             return {}
         found = [places[number] for number in members]
-        hosts = [where.mailbox[0] for where in found]
-        if len(set(hosts)) > 1 and hosts != [where.by_name for where in found]:
-            return {}
-        meeting = f"{hosts[0]}:{found[0].port}"
+        meeting = f"{found[0].mailbox[0]}:{found[0].port}"
         return {number: Seat(meeting, len(members), at) for at, number in enumerate(members)}
 
     def _mirror(self, worker: Worker, report: Report) -> None:

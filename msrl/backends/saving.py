@@ -5,24 +5,41 @@ have at the same point of the loop.
 """
 
 import copy
+import hashlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from msrl.backends.gathering import common_loops, deal, gather
-from msrl.backends.schedule import Schedule
+from msrl.backends.schedule import AT_END, Schedule
 from msrl.backends.snapshots import WHOLE, Share, order_of
 from msrl.backends.worker import Worker
 from msrl.errors import RunError, UsageError
-from msrl.ir.graph import base
+from msrl.ir.graph import Graph, base
 from msrl.ir.placed import PARAMETERS, PlacedGraph
+from msrl.ir.text import show
 from msrl.runtime.checkpoints import Checkpoint
 from msrl.runtime.ledger import Ledger
 
 
+def check_loop(graph: Graph, start: Checkpoint | None) -> dict[str, str]:
+    """Fingerprints of what `train` says: with the loops' bounds, and without them (`skeleton`), by which a run is known
+    that is to be longer than before. Refuses a checkpoint that has neither."""
+    text = show(graph)
+    bare = re.sub(r"(?m)^( *for \S+ in )([^{]*)", lambda line: line[1] + re.sub(r"(?<![\w.])-?\d+", "", line[2]), text)
+    found = {name: hashlib.sha256(each.encode()).hexdigest() for name, each in (("graph", text), ("skeleton", bare))}
+    if start is not None and start.about["graph"] not in found.values():
+        raise UsageError("The checkpoint is of another loop.",
+                         why="What `train` says, or a setting that it reads, has changed since it was made.",
+                         instead="Use the algorithm's source and the settings that the run was made with.")
+    return found
+
+
 class Saving:
-    """One run's. `every`: passes between two checkpoints; 0 for those that are asked for. `start`: the one to go on
+    """One run's. `every`: passes between two checkpoints; 0 for those that are asked for, AT_END for
+    one at the end, if there can be one. `start`: the one to go on
     from. `about`: what each is to say of the run."""
 
     def __init__(self, workers: Sequence[Worker], lead: Worker, placed: PlacedGraph, every: int,
@@ -32,7 +49,8 @@ class Saving:
         # One that keeps parameters has nothing that learners do not have.
         self.workers = [worker for worker in workers if PARAMETERS not in worker.program.fragment.components]
         loops = common_loops(worker.program for worker in self.workers)
-        if every and not loops:
+        self.insists = every not in (0, AT_END)  # else it does without where there can be none
+        if self.insists and not loops:
             raise UsageError("This run cannot be saved while it trains.",
                              why="`train` has no loop at its top level that all fragments take part in.",
                              instead="Leave out --checkpoint-every, or put what is repeated into one loop.")
@@ -66,7 +84,7 @@ class Saving:
         if not shares:
             return None
         self.refused = next((mine.problem for _, mine in shares if mine.problem), None)
-        if self.refused is not None and self.schedule.every:
+        if self.refused is not None and self.insists:
             raise self.refused
         if self.refused is not None:  # nobody insists on it
             return None
@@ -82,7 +100,7 @@ class Saving:
         skipped = max(told, key=np.sum) if self.ordered else sum(told)
         return Checkpoint(lead.loop, lead.passes, parts, {
             **self.about, "env_steps": steps, "episodes": episodes, "counted": counted, "ledger": ledger.settled(),
-            "updates_skipped": np.asarray(skipped).tolist()})
+            "updates_skipped": np.asarray(skipped).tolist(), "last": lead.last})
 
     def _complete(self, worker: Worker, share: Share) -> list[tuple[Worker, Share]] | None:
         """All shares of one point once they are there, that of the leader first. Where instances do not wait for one

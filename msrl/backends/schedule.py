@@ -1,15 +1,16 @@
 """When the instances of a run put down what they have: at the same point of the loop, or nobody could go on from it.
 
 Instances go through the same passes of the same loops at their own pace. A point is (loop, passes done). Points are due
-after every so many passes, or when one is asked for: then it is the first that nobody has set out to pass yet. Where
-instances do not wait for one another, there is no such point: the learner's counts, and the others follow as soon as
-they hear of it.
+after every so many passes and at the end, or when one is asked for: then it is the first that nobody has set out to
+pass yet. Where instances do not wait for one another, there is no such point: the learner's counts, and the others
+follow as soon as they hear of it.
 """
 
 from collections.abc import Sequence
 from threading import Lock
 
 Point = tuple[int, int]  # (which of the loops, passes of it)
+AT_END = 2**62  # in place of a number of passes: a snapshot only when all of them are made
 
 
 class Schedule:
@@ -59,8 +60,8 @@ class Schedule:
 
     def due(self, instance: object, loop: str, done: int, leads: bool = True, last: bool = False) -> bool:
         """Is it time for this instance, now that it has made so many passes, perhaps the last ones? To be asked once at
-        each point. A learner that others do not wait for puts down what it has in the end: it will not be there later.
-        """
+        each point. In the end there is always one, if there are any: the run may be trained further, and a learner
+        that others do not wait for will not be there later."""
         if loop not in self.loops:
             return False
         with self.lock:
@@ -71,7 +72,8 @@ class Schedule:
             wanted = self.asked is not None and self.taken.get(instance, (0, 0)) < self.asked <= point
             if wanted:
                 self.taken[instance] = point
-            at_end = last and self.unordered and bool(self.every or self.calls)
+            ended = last and (self.unordered or point[0] == len(self.loops) - 1)
+            at_end = ended and bool(self.every or (self.calls and self.unordered))
             found = wanted or at_end or bool(self.every and done % self.every == 0)
             self.calls += found
             return found

@@ -37,7 +37,7 @@ from msrl.ir.interp import Names
 from msrl.ir.placed import LocalProgram, same_form
 from msrl.runtime.checkpoints import Parts
 from msrl.runtime.ledger import Ledger
-from msrl.runtime.packing import Leaf, Packed, pack, unpack
+from msrl.runtime.packing import Leaf, Packed, other_form, pack, unpack
 from msrl.runtime.tracing import at_work
 
 if TYPE_CHECKING:
@@ -212,6 +212,8 @@ class _Forms:
         worker, what = self.worker, f"`{base(name)}`"
         if base(name) == "$metrics" and not worker.strict:
             return jax.tree.map(lambda x: worker.widen(x, always=True), no_metrics(worker.shapes))
+        if name not in parts:
+            raise other_form(what, "The checkpoint has none.")
         if (span := shards(worker, name)) is not None and WHOLE not in parts[name]:
             return self.states(name, [parts[name][str(number)] for number in span], what)
         whole = unpack(self.form(name), parts[name][WHOLE], what)
@@ -253,4 +255,4 @@ class _Forms:
             return whole
         if worker.program.fragment.axis == "agent":
             return cut_agents(whole, worker.ops.agents.of(name), worker.ops.world)
-        return worker.ops.world.cut(whole, worker.divided[name], rows=True)
+        return worker.ops.world.cut(whole, worker.divided[name])

@@ -25,7 +25,7 @@ from msrl.runtime.outlet import silence, speak_plainly
 STARTED = time.perf_counter()
 COMMANDS = {"train": "msrl.cli.train", "resume": "msrl.cli.resume", "eval": "msrl.cli.evaluate",
             "replay": "msrl.cli.replay", "graph": "msrl.cli.graph", "verify": "msrl.cli.verify",
-            "list": "msrl.cli.lists", "new": "msrl.cli.new"}
+            "list": "msrl.cli.lists", "new": "msrl.cli.new", "docs": "msrl.cli.docs"}
 DEPLOYED = {"train": deploying.DeploymentOptions, "graph": deploying.PlacementOptions}
 
 

@@ -24,6 +24,7 @@ from msrl.synonyms import suggest
 Algorithm = Annotated[Positional[str], arg(metavar="ALGORITHM", help="A name from `msrl list`, or file.py:Class.")]
 Environment = Annotated[str, arg(metavar="ENV")]
 NonFinite = Literal["stop", "skip", "rollback", "ignore"]
+AS_BEFORE = arg(help_behavior_hint="(default: as the run had it)")
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,9 @@ class TrainOptions:
     """Train this many, from --seed on: at once in one compiled program if possible, else one after another."""
     strict: bool = False
     """Run op by op under pinned settings, so that results are the same to the bit on every machine of a kind."""
+    eager: bool = False
+    """Run the loop as plain Python, in which breakpoint() and print work, and write no run folder. Far slower: give it
+    a small --total-steps."""
     run_dir: Annotated[Path | None, arg(metavar="DIR")] = None
     """Where to write the run folder: runs/<algorithm>-<env>-<seed>-<time> unless given. It must be empty."""
     json: bool = False
@@ -46,7 +50,7 @@ class TrainOptions:
     """Episodes per evaluation."""
     checkpoint_every: int = 0
     """Updates (passes of the loop) between two checkpoints, from which `msrl resume` goes on; 0 makes one only where
-    the run is interrupted."""
+    the run is interrupted, and at its end."""
     checkpoint_keep: int = 3
     """How many of the newest checkpoints are kept; the best one is kept, too."""
     restarts: int = 3
@@ -55,7 +59,7 @@ class TrainOptions:
     """Seconds that a step of an environment on the host may take before it is replaced; 0 for any number."""
     chaos: Annotated[str, arg(metavar="FAULTS")] = ""
     """What is to go wrong, to see that a run survives it: kill:actor@200,hang:env@50,nan:reward@80,delay:moves=5ms, for
-    instance (docs/reliability.md)."""
+    instance (`msrl docs reliability`)."""
     profile: bool = False
     """Write what every instance did and when to RUN_DIR/trace.json, and say at the end which fragment is the
     bottleneck."""
@@ -70,18 +74,33 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class ResumeOptions:
-    """Go on with a run that was stopped, here or spread out in another way."""
+    """Go on with a run that was stopped, here or spread out in another way. A finished one is trained further with
+    --total-steps. Every other setting of the run's algorithm is a flag as well."""
 
     run: Annotated[Positional[Path], arg(metavar="RUN_DIR")]
     """A run folder that `msrl train` made."""
     checkpoint: Annotated[str | None, arg(metavar="NAME")] = None
     """A folder under RUN_DIR/checkpoints; the newest unless given."""
+    auto: bool = False
+    """If the newest checkpoint is damaged, go on from the newest one that is not."""
     algorithm: Annotated[str | None, arg(metavar="ALGORITHM")] = None
     """The run's algorithm; needed where it is a file that you have not named on this machine."""
     env: Annotated[str | None, arg(metavar="ENV")] = None
     """The run's environment; the same goes for it."""
-    non_finite: Annotated[NonFinite | None, arg(help_behavior_hint="(default: as the run had it)")] = None
+    non_finite: Annotated[NonFinite | None, AS_BEFORE] = None
     """What becomes of an update that is not finite, if that is to be another thing than before."""
+    eval_every: Annotated[int | None, AS_BEFORE] = None
+    """Updates between two evaluations while training."""
+    eval_episodes: Annotated[int | None, AS_BEFORE] = None
+    """Episodes per evaluation."""
+    checkpoint_every: Annotated[int | None, AS_BEFORE] = None
+    """Updates between two checkpoints."""
+    checkpoint_keep: Annotated[int | None, AS_BEFORE] = None
+    """How many of the newest checkpoints are kept."""
+    restarts: Annotated[int | None, AS_BEFORE] = None
+    """How often a run goes on from its last snapshot after a worker was lost."""
+    env_timeout: Annotated[float | None, AS_BEFORE] = None
+    """Seconds that a step of an environment on the host may take before it is replaced."""
     grace: Annotated[str, arg(metavar="TIME")] = "0"
     """How long a stop may take once a signal has asked for it, like 30s; then it stops at once, with its last
     checkpoint. 0 for any time."""
@@ -133,8 +152,10 @@ class VerifyOptions:
     """The environment: a name from `msrl list`, for instance CartPole-v1."""
     distributions: Annotated[tuple[str, ...], arg(metavar="D ...")] = ()
     """Distributions from `msrl list`, or file.py:Class; unless given, all that are synchronous and fit."""
-    backends: Annotated[tuple[str, ...], arg(metavar="B ...")] = ("inline", "threads")
-    """What runs the fragments: inline, threads, ray."""
+    backends: Annotated[tuple[str, ...], arg(metavar="B ...")] = ("eager", "anew", "sizes", "process", "inline",
+                                                                  "threads")
+    """What runs the fragments (inline, threads, ray), and what else the interpreter is held against: plain Python
+    (eager), ops compiled anew, another number of environments (sizes), another process."""
     instances: Annotated[tuple[int, ...], arg(metavar="N ...")] = ()
     """Numbers of instances of what is replicated; unless given, 1, 2 and 4, as far as there are shards."""
     updates: Annotated[int | None, arg(metavar="N")] = None
@@ -160,6 +181,14 @@ class NewOptions:
     """The file to write; it must not exist."""
     name: str = "MyAlgo"
     """The name of the class."""
+
+
+@dataclass(frozen=True)
+class DocsOptions:
+    """Print a page of the documentation."""
+
+    page: Annotated[Positional[str], arg(metavar="PAGE[#SECTION]")] = ""
+    """The page, as messages name it; without one, all are listed."""
 
 
 TRAIN, GRAPH = "Train an algorithm on an environment.", "Print the graph that an algorithm's loop is compiled to."
@@ -271,7 +300,7 @@ def overview() -> None:
     """Prints what the commands are."""
     commands = {"train": TRAIN, "resume": ResumeOptions.__doc__, "eval": EvalOptions.__doc__,
                 "replay": ReplayOptions.__doc__, "graph": GRAPH, "verify": VERIFY,
-                "list": ListOptions.__doc__, "new": NewOptions.__doc__}
+                "list": ListOptions.__doc__, "new": NewOptions.__doc__, "docs": DocsOptions.__doc__}
     lines = ["usage: msrl COMMAND ...", "", "Reinforcement learning written once as a plain loop.", ""]
     lines += [f"  {name:<7}{text}" for name, text in commands.items()]
     lines += ["", "For instance:  msrl train ppo --env CartPole-v1", "All about one:  msrl train ppo --help"]

@@ -131,7 +131,8 @@ class MyAlgo(Trainer):
         - `msrl.replay_buffer_insert(field=value, ...)`, `msrl.replay_buffer_sample()`: the buffers above;
         - `msrl.report(metrics)`: what is logged.
 
-        `msrl.compile("my_algo.py:MyAlgo", "CartPole-v1").eager()` runs it as plain Python: set a breakpoint here.
+        `msrl train my_algo.py:MyAlgo --env CartPole-v1 --total-steps 1000 --eager` runs it as plain Python, in which
+        `print`, `breakpoint()` and debuggers work; compiled, a loop has no place for them.
         """
         obs = msrl.env_reset()
         for _ in range(self.config.updates):

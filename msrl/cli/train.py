@@ -11,7 +11,8 @@ from rich.console import Console
 
 from msrl import resuming
 from msrl.cli.deploying import DeploymentOptions
-from msrl.cli.options import TRAIN, ResumeOptions, TrainOptions, read_with_algorithm
+from msrl.cli.options import TRAIN, Given, ResumeOptions, TrainOptions, read_with_algorithm
+from msrl.debugging import eager
 from msrl.errors import UsageError
 from msrl.jobs import Job, prepare
 from msrl.results import Result, Start
@@ -27,6 +28,8 @@ from msrl.runtime.profile import FILE as TRACE
 def main(args: list[str], began: float) -> int:
     given = read_with_algorithm(TrainOptions, DeploymentOptions, args, "msrl train", TRAIN)
     options: TrainOptions = given.options
+    if options.eager:
+        return run_eagerly(given, options)
     if options.run_dir is not None:
         check_free(options.run_dir)
 
@@ -39,6 +42,23 @@ def main(args: list[str], began: float) -> int:
                        own_process=True), None
 
     return execute(make, options, options.run_dir, began)
+
+
+def run_eagerly(given: Given, options: TrainOptions) -> int:
+    """The loop as plain Python, for who is looking for a mistake in it."""
+    for flag, said in (("--run-dir", options.run_dir is not None), ("--seeds", options.seeds > 1),
+                       ("--profile", options.profile), ("--json", options.json),
+                       ("--distribution", given.deployment.distribution != "local")):
+        if said:
+            raise UsageError(f"Both --eager and {flag} are given.",
+                             why="A loop that runs as plain Python is there to be looked into: it runs once, in this "
+                                 "process, and leaves nothing behind.",
+                             instead=f"Leave out {flag}, or --eager.")
+    resources, reports = eager(given.algorithm, options.env, seed=options.seed, config=given.config)
+    steps = int(resources.get("#env.step", 0)) * given.config.num_envs
+    last = ", ".join(f"{name} {value:.4g}" for name, value in reports[-1].items()) if reports else "none"
+    sys.stdout.write(f"plain Python  {steps:,} steps, {len(reports):,} reports; the last: {last}\n")
+    return 0
 
 
 def execute(make: Callable[[], tuple[Job, Start | None]], options: TrainOptions | ResumeOptions, path: Path | None,

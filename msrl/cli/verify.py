@@ -2,18 +2,20 @@
 
 import sys
 import time
+from functools import partial
 
 from msrl import distribution as distributions
 from msrl.backends.learnt import stacked
+from msrl.cli import second_process
 from msrl.cli.options import VERIFY, Given, VerifyOptions, read_with_algorithm
-from msrl.comparing import distance
+from msrl.comparing import call_difference, distance, far_apart
 from msrl.deployment import BACKENDS, nearest
 from msrl.errors import UsageError
 from msrl.ir.graph import For
 from msrl.jobs import Job, prepare
 from msrl.pipeline import Program, compile
 from msrl.sizing import LONG, for_updates, learning_loop, smallest
-from msrl.verifying import Case, Verdict, Verifier, cases, usual_distributions
+from msrl.verifying import WAYS, Case, Verdict, Verifier, cases, usual_distributions
 
 UPDATES = 3
 
@@ -42,14 +44,17 @@ def verify(given: Given, job: Job, began: float) -> int:
         ", ".join([*length(program, options), *(f"{name} {getattr(config, name)}" for name in sizes)]), "")
     names = options.distributions or usual_distributions(config, job.base.traceable)
     chosen = cases(names, options.backends, options.instances, config)
-    verifier = Verifier(program, options.every_call, options.address)
+    verifier = Verifier(program, options.every_call, options.address,
+                        make=lambda config: compile(job.cls, job.base, config=config, seed=job.seed, strict=True),
+                        elsewhere=partial(second_process.unlike, given, config))
     verdicts = table(verifier, chosen)
     say("", summary(verdicts, time.perf_counter() - began))
     if all(verdict.result == "refused" for verdict in verdicts):
         raise UsageError("Nothing was compared.", why="Every case was refused, for the reasons above.",
                          instead="Ask for other distributions, backends or instances.")
-    say(apart(verifier, compile(job.cls, job.base, config=config, seed=job.seed)))
-    return int(any(verdict.wrong for verdict in verdicts))
+    fast = Fast(verifier, compile(job.cls, job.base, config=config, seed=job.seed))
+    say(fast.line)
+    return int(fast.wrong or any(verdict.wrong for verdict in verdicts))
 
 
 def by_agent(distribution: str) -> bool:
@@ -70,9 +75,9 @@ def check(given: Given) -> None:
     for name in options.distributions:
         distributions.load(name)
     for backend in options.backends:
-        if backend not in BACKENDS:
-            raise UsageError(f"There is no backend {backend!r}.", why=f"There are {', '.join(BACKENDS)}.",
-                             instead=nearest(backend, BACKENDS))
+        if backend not in (*BACKENDS, *WAYS):
+            raise UsageError(f"There is no backend {backend!r}.", why=f"There are {', '.join((*BACKENDS, *WAYS))}.",
+                             instead=nearest(backend, (*BACKENDS, *WAYS)))
     for name, numbers in (("instances", options.instances or ()), ("updates", (options.updates or 1,))):
         if any(number < 1 for number in numbers):
             raise UsageError(f"--{name} is {min(numbers)}.", why="It must be 1 or more.",
@@ -117,14 +122,30 @@ def summary(verdicts: list[Verdict], seconds: float) -> str:
     return f"{number} against the interpreter, bit by bit: {told} ({seconds:.1f} s)"
 
 
-def apart(verifier: Verifier, fast: Program) -> str:
-    """How far fast mode is from the interpreter."""
-    for _ in fast.run():
-        pass
-    wanted = verifier.wanted.resources["$learner"]
-    wanted = stacked(wanted) if fast.trainer.config.agent_shards > 1 else wanted
-    absolute, relative = distance(wanted.params, fast.params()[0])
-    return f"fast mode ends within {absolute:.1e} of strict mode's parameters, {relative:.1e} of an array's largest"
+class Fast:
+    """How far fast mode is from the interpreter. It may be rounded otherwise, but makes the same calls, and no report
+    is far from what it should be."""
+
+    def __init__(self, verifier: Verifier, fast: Program):
+        sums: dict[str, float] = {}
+        counts: dict[str, int] = {}
+        for _ in fast.run():
+            for totals, count in (fast.resources.get("$metrics") or {}).values():  # since the last look
+                for name, total in totals.items():
+                    sums[name] = sums.get(name, 0.0) + float(total)
+                    counts[name] = counts.get(name, 0) + int(count)
+        wanted = verifier.wanted
+        means = {name: total / counts[name] for name, total in sums.items() if counts[name]}
+        unlike = call_difference(wanted.resources, fast.resources) or far_apart(wanted.reports, means)
+        self.wrong = unlike is not None
+        if unlike:
+            self.line = f"fast mode differs by more than rounding: {unlike}"
+            return
+        learner = wanted.resources["$learner"]
+        learner = stacked(learner) if fast.trainer.config.agent_shards > 1 else learner
+        absolute, relative = distance(learner.params, fast.params()[0])
+        self.line = f"fast mode ends within {absolute:.1e} of strict mode's parameters, {relative:.1e} of an array's " \
+                    "largest"
 
 
 def say(*lines: str) -> None:

@@ -1,5 +1,6 @@
 """Errors of the user's code, told in terms of the loop's line and of the author's line that it led to."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -33,6 +34,7 @@ def blame(node: Call | Pure, kind: type[MsrlError]) -> Iterator[None]:
             f"{title(node)} {'lost its connection' if lost else 'fails'}: {type(problem).__name__}.", span=node.span,
             also=author_span(problem, built_in=True), why=str(problem).strip()) from problem
     except Exception as problem:
-        said = [str(problem).strip().split("\n\n")[0], author_shapes(problem)]
+        words = re.sub(r"\b[A-Z]\w*Tracer\b", "array", str(problem).strip().split("\n\n")[0])
+        said = [words, author_shapes(problem)]
         raise kind(f"{title(node)} fails: {type(problem).__name__}.", span=node.span,
                    also=author_span(problem, built_in=True), why="\n".join(filter(None, said))) from problem

@@ -12,12 +12,9 @@ from typing import Any
 import jax
 
 from msrl.api import Agent
-from msrl.engines.agents import LeafDims
-from msrl.engines.ops import Op
+from msrl.engines.ops import ArgDims, LeafDims, Op, leaf_tree
 from msrl.engines.world import World
 from msrl.errors import TypeCheckError
-
-ArgDims = tuple[LeafDims, ...]  # for each argument, the dimensions of its leaves; () if it is given whole
 
 
 def seen_whole(agent: Agent) -> dict[str, tuple[int, ...]]:
@@ -35,15 +32,6 @@ def seen_whole(agent: Agent) -> dict[str, tuple[int, ...]]:
                     instead="Name one of these in `sees_all`.")
         found[name] = tuple(params.index(wanted) for wanted in owner.sees_all)
     return found
-
-
-def leaf_tree(args: tuple, agents: ArgDims) -> tuple:
-    """The dimension of every leaf of the arguments; -1 for what all are given the whole of."""
-    found = []
-    for arg, dims in zip(args, agents or ((),) * len(args), strict=True):
-        leaves, form = jax.tree.flatten(arg)
-        found.append(jax.tree.unflatten(form, dims or (-1,) * len(leaves)))
-    return tuple(found)
 
 
 def cut_agents(whole: Any, dims: LeafDims, world: World) -> Any:

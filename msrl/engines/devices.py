@@ -17,6 +17,7 @@ from jax.sharding import Mesh, PartitionSpec
 from msrl.api.agreement import DEVICES
 from msrl.engines.group import threads_suffice
 from msrl.engines.library import Ops
+from msrl.engines.ops import leaf_tree
 from msrl.engines.parts import local_shapes
 from msrl.engines.shapes import Shapes
 from msrl.errors import UsageError
@@ -31,17 +32,19 @@ class Devices:
     shapes: Shapes  # of one device
     whole: Shapes
     axes: Mapping[str, int]
-    parts: Mapping[str, tuple[str, int]]  # what was cut from which name, on which dimension
+    parts: Mapping[str, tuple[str, int | None]]  # what was cut from which name, on which dimension; None: leaf by leaf
     moves: Mapping[str, Move]
 
     def spec(self, name: str) -> Any:
         if is_resource(name):
             return PartitionSpec(DEVICES) if self.stacked(name) else PartitionSpec()
         of, dim = self.parts.get(name, (name, self.axes.get(name)))
-        if dim is None:
+        tree = self.whole.names[of] if name in self.parts or dim is not None else None
+        if tree is None:
             return PartitionSpec()
-        return jax.tree.map(lambda x: PartitionSpec(*[None] * dim, DEVICES) if len(x.shape) > dim else PartitionSpec(),
-                            self.whole.names[of])
+        dims = leaf_tree((tree,), (self.ops.layouts.rows(of),))[0] if dim is None else jax.tree.map(
+            lambda x: dim if len(x.shape) > dim else -1, tree)
+        return jax.tree.map(lambda at: PartitionSpec(*[None] * at, DEVICES) if at >= 0 else PartitionSpec(), dims)
 
     def stacked(self, name: str) -> bool:
         """Is it a state that each shard or learner has one of?"""

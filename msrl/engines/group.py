@@ -9,19 +9,32 @@ device has an equal number of the learners. A `Group` is of instances in one pro
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
+from jax._src import distributed, xla_bridge  # JAX has no public way to say where its collectives listen
+from jax._src.lib import _jax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from msrl.api.agreement import DEVICES
 from msrl.engines.finite import not_finite
 from msrl.engines.library import Ops
-from msrl.engines.ops import divide, op_keys, strong
+from msrl.engines.ops import leaf_tree, op_keys, strong
 from msrl.ir.graph import Call
 
 Compiled = Callable[[float], None]  # is told the seconds that compiling took
+
+
+def join_processes(meeting: str, size: int, number: int, host: str) -> None:
+    """Makes this process one of `size` that find one another at `meeting`, an address with a port. It listens at `host`
+    alone. Left to itself, JAX listens wherever the machine's name leads: on a network that nobody has asked for, or
+    nowhere. Goes before JAX starts its backend."""
+    jax.distributed.initialize(meeting, size, number, coordinator_bind_address=meeting)
+    collectives = _jax.make_gloo_tcp_collectives(distributed_client=distributed.global_state.client, hostname=host)
+    xla_bridge.register_backend_factory("cpu", partial(xla_bridge.make_cpu_client, collectives), priority=0,
+                                        fail_quietly=False)
 
 
 class Group:
@@ -34,7 +47,7 @@ class Group:
     def learn(self, node: Call, parts: list[tuple[jax.Array, tuple, tuple]], compiled: Compiled) -> list[Any]:
         """For each instance, of (root key, arguments, resources): (value, resources written, flags of all devices)."""
         given = [(root, np.int32(reads[-1]), tuple(reads[:-1]), strong(args)) for root, args, reads in parts]
-        axes = self.axes(node, given[0][-1])
+        axes = leaf_tree(given[0][-1], self.ops.layouts.of(node).rows)
         alike = jax.tree.map(lambda _: -1, given[0][:3])
         specs = jax.tree.map(spec, (*alike, axes))
         whole = jax.tree.map(lambda where, *xs: self.join(xs, where), specs, *given,
@@ -45,11 +58,6 @@ class Group:
             out, written, flags = jax.tree.map(lambda x, at=number: x.addressable_shards[at].data, made)
             found.append((out, (*written, reads[-1] + 1), flags))
         return found
-
-    def axes(self, node: Call, args: tuple) -> Any:
-        """The dimension on which each leaf is divided among learners; -1 of what all have."""
-        op = self.ops.op("learner", "learn")
-        return divide(op, args, {}, self.ops.world.num_envs, self.ops.dims(node))[0]
 
     def join(self, parts: Sequence[Any], where: PartitionSpec) -> jax.Array:
         """One array of those that the devices have."""
@@ -72,7 +80,7 @@ class Group:
         return self.programs[known]
 
     def on_each(self, node: Call) -> Callable[..., Any]:
-        op, run = self.ops.op("learner", "learn"), self.ops.fused("learner", "learn", self.ops.dims(node))
+        op, run = self.ops.op("learner", "learn"), self.ops.fused("learner", "learn", self.ops.layouts.of(node))
 
         def learn(root: jax.Array, count: Any, states: tuple, args: tuple) -> Any:
             keys = op_keys(root, {("learner", "learn"): op}, self.ops.world)["learner", "learn"]
@@ -93,7 +101,7 @@ class GroupOfProcesses(Group):
     def learn(self, node: Call, parts: list[tuple[jax.Array, tuple, tuple]], compiled: Compiled) -> list[Any]:
         ((root, args, reads),) = parts
         args = strong(args)
-        axes = self.axes(node, args)
+        axes = leaf_tree(args, self.ops.layouts.of(node).rows)
         given = (self.everywhere(root), self.everywhere(np.int32(reads[-1])),
                  jax.tree.map(self.everywhere, tuple(reads[:-1])),
                  jax.tree.map(lambda x, dim: self.put(x, spec(dim)), args, axes))

@@ -7,7 +7,6 @@ tells what ops return without running them.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -16,23 +15,21 @@ import numpy as np
 
 from msrl.api import Buffer, Record
 from msrl.engines.agents import Agents
-from msrl.engines.by_agent import ArgDims, cut_agents, fuse_by_agent, seen_whole
+from msrl.engines.by_agent import cut_agents, fuse_by_agent
 from msrl.engines.cut import Cut
 from msrl.engines.declared import Declared
-from msrl.engines.ops import Dims, Op, alone, call_key, divided, fuse, make_op, op_key
+from msrl.engines.layouts import Layouts
+from msrl.engines.ops import Layout, Op, alone, call_key, fuse, leaf_tree, make_op, op_key
 from msrl.engines.scopes import Scopes
 from msrl.engines.work import Tracing
 from msrl.engines.world import World
-from msrl.ir.axes import find_agent_axes, find_axes
+from msrl.errors import TypeCheckError
 from msrl.ir.graph import Call, Graph, Pure
 
 
 def make_ops(world: World, graph: Graph, batched: bool = True, non_finite: str = "ignore") -> "Ops":
     """The ops of a graph. `batched` and `non_finite` as in `Ops`."""
-    stores = {name: over for name in world.buffers if (over := world.over(name))}
-    agents = len(world.env.spec.agents)
-    hints = find_agent_axes(graph, stores) if agents else {}
-    return Ops(world, find_axes(graph, stores), Agents(agents, world.num_envs, hints), batched, non_finite)
+    return Ops(world, Layouts(world, graph), batched, non_finite)
 
 
 @dataclass(frozen=True)
@@ -50,16 +47,12 @@ class Trace:
 class Ops:
     """One per world. Functions are cached, so that JAX traces and compiles each op once."""
 
-    def __init__(self, world: World, axes: Mapping[str, int] = MappingProxyType({}), agents: Agents | None = None,
-                 batched: bool = True, non_finite: str = "ignore"):
-        """`axes`: the dimension on which a name of the graph is divided by environment; `agents`: by agent. `batched`:
-        do shards that are fused run as one batch, or one after another in one program? `non_finite`: what becomes of a
-        learn that is not finite (docs/non-finite.md)."""
-        self.world, self.axes, self.batched, self.non_finite = world, axes, batched, non_finite
+    def __init__(self, world: World, layouts: Layouts, batched: bool = True, non_finite: str = "ignore"):
+        """`layouts`: how the graph's values are divided. `batched`: do shards that are fused run as one batch, or one
+        after another in one program? `non_finite`: what becomes of a learn that is not finite (docs/non-finite.md)."""
+        self.world, self.layouts, self.batched, self.non_finite = world, layouts, batched, non_finite
         self.watched: dict[str, tuple[str, ...]] = {}  # by learn, what is looked at (msrl/engines/guard.py)
-        self.agents = agents or Agents(0, world.num_envs, {})
-        self.scopes = Scopes(world.trainer, {"part_": world.cut, "agents_part_": self.agents_part})
-        self.seen_whole = seen_whole(world.agent)
+        self.scopes = Scopes(world.trainer, {"part_": self.rows_part, "agents_part_": self.agents_part})
         self.op: Callable[[str, str], Op] = cache(lambda component, method: make_op(world, component, method))
         self.alone = cache(lambda component, method: alone(self.op(component, method), component, method))
         self.fused = cache(self._fused)
@@ -68,6 +61,20 @@ class Ops:
         self.tracing = Tracing()
         self._declared: dict[tuple[str, str], Declared] = {}
         self.traces: dict[tuple[str, str], Trace] = {}  # the first of each op that is compiled
+
+    @property
+    def axes(self) -> Mapping[str, int]:
+        """The dimension on which a name of the graph is divided by environment, of those that are."""
+        return self.layouts.axes
+
+    @property
+    def agents(self) -> Agents:
+        return self.layouts.agents
+
+    @property
+    def tabular(self) -> frozenset[str]:
+        """The names that Python computes (msrl/engines/tables.py)."""
+        return self.layouts.tabular
 
     def part(self, shards: range, batched: bool | None = None) -> "Ops":
         """The same ops for some of the shards. What runs one shard alone is shared."""
@@ -80,10 +87,10 @@ class Ops:
     def with_buffers(self, buffers: Mapping[str, Buffer]) -> "Ops":
         """The same ops, with these in the place of buffers of the same names."""
         world = replace(self.world, buffers={**self.world.buffers, **buffers})
-        return Ops(world, self.axes, self.agents, self.batched, self.non_finite)
+        return Ops(world, self.layouts, self.batched, self.non_finite)
 
     def _shared(self, world: World, batched: bool) -> "Ops":
-        other = Ops(world, self.axes, self.agents, batched, self.non_finite)
+        other = Ops(world, self.layouts, batched, self.non_finite)
         other.op, other.alone, other.learning = self.op, self.alone, self.learning
         return other
 
@@ -92,25 +99,20 @@ class Ops:
         weights = self.world.agent.learner.weights
         return jax.vmap(weights)(state) if self.world.agent_shards > 1 else weights(state)
 
-    def dims(self, node: Call) -> Dims:
-        """On which dimension each argument of a learner is divided among several."""
-        return tuple(self.axes.get(name) for name in node.args) if node.component == "learner" else ()
-
-    def agent_dims(self, node: Call) -> ArgDims:
-        """On which dimension each leaf of an actor's or learner's arguments is divided by agent."""
-        whole = self.seen_whole.get(node.component)
-        return () if whole is None else tuple(() if at in whole else self.agents.of(name)
-                                              for at, name in enumerate(node.args))
+    def rows_part(self, whole: Any, of: str | int) -> Any:
+        """What belongs to this world's shards of a whole value that is divided as the name is, or all leaves of which
+        are divided on this dimension."""
+        return self.world.cut(whole, of if isinstance(of, int) else leaf_tree((whole,), (self.layouts.rows(of),))[0])
 
     def agents_part(self, whole: Any, name: str) -> Any:
         """What belongs to this world's agents of a value that is divided as the name is."""
         return cut_agents(whole, self.agents.of(name), self.world)
 
-    def _fused(self, component: str, method: str, dims: Dims = (), agents: ArgDims = (),
+    def _fused(self, component: str, method: str, layout: Layout = Layout(),  # noqa: B008 (frozen)
                settled: bool = True) -> Callable[..., tuple[Any, tuple]]:
         op = self.op(component, method)
-        run = fuse(op, len(self.world.span(op.over)), self.world.num_envs, dims, self.batched)
-        return fuse_by_agent(op, run, self.world, agents, settled) if op.by_agent else run
+        run = fuse(op, len(self.world.span(op.over)), self.world.num_envs, layout, self.batched)
+        return fuse_by_agent(op, run, self.world, layout.agents, settled) if op.by_agent else run
 
     def _learning(self) -> Callable[..., Cut]:
         """The program of one of several learners, cut at agreements, for arguments like these: (root key, learner, call
@@ -140,8 +142,8 @@ class Ops:
         component, method = node.component, node.method
         op = self.op(component, method)
         if op.traceable:
-            out, written = self._trace((component, method, self.dims(node), self.agent_dims(node)),
-                                       self.keys_shape(op), states, args, kwargs)
+            out, written = self._trace((component, method, self.layouts.of(node)), self.keys_shape(op), states, args,
+                                       kwargs)
         else:
             out, written = self.host_shape(component, method, args), states or (None,)
         return out, (*written, *counter)
@@ -159,13 +161,9 @@ class Ops:
 
     def shard_item(self, item: Record, component: str) -> Record:
         """What one of the component's stores is given of a buffer's item."""
-        world, count = self.world, len(self.world.span(self.world.over(component)))
-
-        def part(x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-            mine = divided(x, world.num_envs)
-            return jax.ShapeDtypeStruct((world.num_envs // count, *x.shape[1:]), x.dtype) if mine else x
-
-        return jax.tree.map(part, item) if count > 1 else item
+        count = len(self.world.span(self.world.over(component)))
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((x.shape[0] // count, *x.shape[1:]), x.dtype), item) \
+            if count > 1 else item
 
     def new_buffer(self, component: str, item: Record | None) -> Any:
         """An empty store for all shards or learners: stacked if traceable, a tuple of stores on the host. Without an
@@ -189,19 +187,22 @@ class Ops:
 
     def check_insert(self, component: str, item: Record) -> None:
         """Lets the buffer say what it thinks of such records. One on the host is not asked: it would allocate."""
+        if self.world.over(component):
+            check_rows(component, item, self.world.config.num_envs)
         if self.world.buffers[component].traceable:
             op, state = self.op(component, "insert"), jax.eval_shape(lambda: self.new_buffer(component, item))
             given = self.keys_shape(op), (state,), (), item.asdict()
             traced = jax.jit(partial(self.fused(component, "insert"))).trace(*given)
             self._keep((component, "insert"), given, traced.jaxpr)
 
-    def buffer_shape(self, component: str, method: str, item: Record, args: tuple) -> Any:
+    def buffer_shape(self, node: Call, item: Record, args: tuple) -> Any:
+        component, method = node.component, node.method
         buffer = self.world.buffers[component]
         if not buffer.traceable:
             return buffer.output_shape(method, item, *args)
         op = self.op(component, method)
         state = jax.eval_shape(lambda: self.new_buffer(component, item))
-        return self._trace((component, method), self.keys_shape(op), (state,), args, {})[0]
+        return self._trace((component, method, self.layouts.of(node)), self.keys_shape(op), (state,), args, {})[0]
 
     def _trace(self, function: tuple, *given: Any) -> Any:
         traced = self.tracing.trace(self.fused(*function), *given)
@@ -210,3 +211,15 @@ class Ops:
 
     def _keep(self, function: tuple, given: tuple, jaxpr: Any) -> None:
         self.traces.setdefault(function[:2], Trace(*function[:2], lambda ops: ops.fused(*function), given, jaxpr))
+
+
+def check_rows(component: str, item: Record, num_envs: int) -> None:
+    """Each shard is given its rows of a record."""
+    for path, leaf in jax.tree_util.tree_flatten_with_path(item)[0]:
+        if leaf.shape[:1] != (num_envs,):
+            field = jax.tree_util.keystr(path).lstrip(".")
+            raise TypeCheckError(
+                f"`{component}` is given a field without a row per environment: {field} is "
+                f"{leaf.dtype}{list(leaf.shape)}.",
+                why=f"There are {num_envs} environments in several shards, and each keeps the rows of its own.",
+                instead=f"Give {field} one entry per environment: `jnp.full(self.config.num_envs, ...)`.")

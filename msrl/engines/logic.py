@@ -1,8 +1,8 @@
 """`not`, `and`, `or`, `a if c else b` and `a < b < c` on numbers that are computed at run time.
 
 In: a pure expression. Out: the same with these operators as calls, so that `while not done and steps < limit` compiles.
-What always holds: on numbers at hand they do what Python does; on traced scalars both sides are taken and one is
-selected, which is the same for pure expressions.
+What always holds: on Python's numbers they do what Python does; on JAX's scalars, traced or at hand, both sides are
+taken and one is selected, which is the same for pure expressions but for the type: `1 if c else 0.5` is a float.
 """
 
 import ast
@@ -18,7 +18,7 @@ Thunk = Callable[[], Any]
 
 
 def not_(value: Any) -> Any:
-    return jnp.logical_not(_scalar(value)) if _traced(value) else not value
+    return jnp.logical_not(_scalar(value)) if _computed(value) else not value
 
 
 def and_(*parts: Thunk) -> Any:
@@ -30,14 +30,14 @@ def or_(*parts: Thunk) -> Any:
 
 
 def if_(condition: Any, yes: Thunk, no: Thunk) -> Any:
-    if not _traced(condition):
+    if not _computed(condition):
         return yes() if condition else no()
     return _select(_scalar(condition), yes(), no())
 
 
 def text(value: Any) -> Any:
     """What stands in the braces of an f-string."""
-    if _traced(value):
+    if isinstance(value, jax.core.Tracer):
         raise TypeCheckError("A number that is computed at run time is put into text.",
                              why="Text is made while compiling, when the number is not known.",
                              instead="Report the number as a metric of its own.")
@@ -49,14 +49,14 @@ def _chain(parts: tuple[Thunk, ...], stop: bool) -> Any:
     value = parts[0]()
     if len(parts) == 1:
         return value
-    if not _traced(value):
+    if not _computed(value):
         return value if bool(value) is stop else _chain(parts[1:], stop)
     rest = _chain(parts[1:], stop)
     return _select(_scalar(value), value, rest) if stop else _select(_scalar(value), rest, value)
 
 
-def _traced(value: Any) -> bool:
-    return isinstance(value, jax.core.Tracer)
+def _computed(value: Any) -> bool:
+    return isinstance(value, jax.Array)
 
 
 def _scalar(value: Any) -> Any:
@@ -77,7 +77,9 @@ NOT, AND, OR, IF, TEXT = "<not>", "<and>", "<or>", "<if>", "<text>"
 LOGIC: dict[str, Callable] = {NOT: not_, AND: and_, OR: or_, IF: if_, TEXT: text}
 
 
-class _Calls(ast.NodeTransformer):
+class LogicCalls(ast.NodeTransformer):
+    """The operators as calls of the functions in LOGIC."""
+
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         self.generic_visit(node)
         return _call(NOT, node.operand) if isinstance(node.op, ast.Not) else node
@@ -114,4 +116,4 @@ def _call(name: str, *args: ast.expr) -> ast.expr:
 
 def with_logic(expr: str) -> ast.Expression:
     tree = ast.parse(expr, mode="eval")
-    return ast.fix_missing_locations(_Calls().visit(tree))
+    return ast.fix_missing_locations(LogicCalls().visit(tree))

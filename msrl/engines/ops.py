@@ -19,11 +19,25 @@ import numpy as np
 from msrl.api import Buffer, Record
 from msrl.api.agreement import DEVICES, LEARNERS, in_scope, together
 from msrl.engines.declared import Declared
+from msrl.engines.leaf_axes import LeafDims
 from msrl.engines.platforms import start_jax
 from msrl.engines.world import Over, World, device
 from msrl.errors import TypeCheckError
 
-Dims = tuple[int | None, ...]  # for each argument of a learner, the dimension on which it is divided
+LARGEST = float(np.finfo(np.float32).max)
+ArgDims = tuple[LeafDims | None, ...]  # for each argument, the dimensions of its leaves; () if it is given whole, None
+# if all leaves are divided on dimension 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the values of one op are divided: its arguments by row (environment or sample) and by agent. Of what several
+    learners return, `joined` is the dimension on which the rows of each leaf lie; -1 where there are none, and the mean
+    is taken."""
+
+    rows: ArgDims = ()
+    agents: ArgDims = ()
+    joined: LeafDims = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +143,7 @@ def alone(op: Op, component: str, method: str) -> Callable[..., tuple[Any, tuple
     return jax.jit(run, donate_argnums=(3,) if given else ()) if op.traceable else run
 
 
-def fuse(op: Op, count: int, num_envs: int, dims: Dims,
+def fuse(op: Op, count: int, num_envs: int, layout: Layout,
          batched: bool = True) -> Callable[[jax.Array, tuple, tuple, dict], tuple[Any, tuple]]:
     """The op on whole values, all `count` shards or learners at once. Their states have a leading dimension if there
     are several; `keys` is then one key for each. Jitted, so that it is traced once however often it is used. Unless
@@ -140,8 +154,8 @@ def fuse(op: Op, count: int, num_envs: int, dims: Dims,
     def run(keys, states, args, fields):
         if count == 1:
             out, written = op.run(keys, states, args, fields)
-            return settle_devices(out) if op.over and in_scope(DEVICES) else out, written
-        axes = divide(op, args, fields, num_envs, dims)
+            return join_devices(out, layout.joined) if op.over and in_scope(DEVICES) else out, written
+        axes = divide(args, fields, layout.rows)
         args, fields = jax.tree.map(lambda x, dim: x if dim < 0 else x.reshape(
             *x.shape[:dim], count, x.shape[dim] // count, *x.shape[dim + 1:]), (args, fields), axes)
         axes = jax.tree.map(lambda dim: None if dim < 0 else dim, axes)
@@ -163,8 +177,8 @@ def fuse(op: Op, count: int, num_envs: int, dims: Dims,
                     "depends on its part.",
                 instead="Change parameters by `self.apply_gradients(...)`; pass anything else that a batch goes into "
                         "through `self.agree(...)`, which takes the mean over all learners.") from problem
-        out = jax.tree.map(settle, out)
-        return settle_devices(out) if in_scope(DEVICES) else out, written
+        out = map_leaves(join_learners, out, layout.joined)
+        return join_devices(out, layout.joined) if in_scope(DEVICES) else out, written
 
     def unfold(x):  # (..., S, B / S, ...) → (..., B, ...)
         at = op.out_dim
@@ -195,17 +209,28 @@ def one_by_one(run: Callable[..., Any], in_axes: tuple, out_axes: tuple, axis_na
     return mapped
 
 
-def settle(x: Any) -> Any:
-    """What learners (leading dimension) return to the loop: the mean of numbers, all rows of arrays."""
-    return x.mean(0).astype(x.dtype) if x.ndim == 1 else x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])
+def join_learners(x: Any, dim: int) -> Any:
+    """What learners (leading dimension) return to the loop: the rows of all, or the mean of what has none."""
+    if dim < 0:
+        return x.mean(0).astype(x.dtype)
+    x = jnp.moveaxis(x, 0, dim)
+    return x.reshape(*x.shape[:dim], x.shape[dim] * x.shape[dim + 1], *x.shape[dim + 2:])
 
 
-def settle_devices(out: Any) -> Any:
+def join_devices(out: Any, joined: LeafDims) -> Any:
     """The same along a mesh."""
     leaves, form = jax.tree.flatten(out)
-    means = iter(together([leaf for leaf in leaves if leaf.ndim == 0]))
-    return jax.tree.unflatten(form, [next(means).astype(leaf.dtype) if leaf.ndim == 0 else
-                                     jax.lax.all_gather(leaf, DEVICES, tiled=True) for leaf in leaves])
+    dims = joined or (-1,) * len(leaves)
+    means = iter(together([leaf for leaf, dim in zip(leaves, dims, strict=True) if dim < 0]))
+    return jax.tree.unflatten(form, [
+        next(means).astype(leaf.dtype) if dim < 0 else jax.lax.all_gather(leaf, DEVICES, axis=dim, tiled=True)
+        for leaf, dim in zip(leaves, dims, strict=True)])
+
+
+def map_leaves(function: Callable[..., Any], tree: Any, dims: LeafDims) -> Any:
+    """The function of every leaf and its dimension."""
+    leaves, form = jax.tree.flatten(tree)
+    return jax.tree.unflatten(form, list(map(function, leaves, dims or (-1,) * len(leaves))))
 
 
 def roots(seed: int, seeds: int, stream: int = 0) -> jax.Array:
@@ -268,6 +293,17 @@ def call_key(base: jax.Array, shard: Any, count: Any) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(base, shard), count)
 
 
+def values(tree: Any) -> Any:
+    """Numbers and NumPy's arrays as JAX's arrays of 32 bits: what a name of the loop stands for in every mode."""
+    if getattr(tree, "weak_type", None) is False:
+        return tree  # an array already
+
+    def leaf(x: Any) -> Any:
+        return jnp.asarray(x) if isinstance(x, (np.ndarray, np.generic)) and x.dtype != object else x
+
+    return jax.tree.map(leaf, strong(tree))
+
+
 def strong(value: Any) -> Any:
     """Python numbers as 32-bit scalars, so that an op sees the same type whoever calls it."""
     parts = value.values() if type(value) is dict else value if type(value) is tuple else (value,)
@@ -278,10 +314,8 @@ def strong(value: Any) -> Any:
         match x:
             case bool():
                 return np.bool_(x)
-            case int():
-                return np.int32(x)
-            case float():
-                return np.float32(x)
+            case int() | float():
+                return _narrow(x)
         if getattr(x, "weak_type", False):
             return jax.ShapeDtypeStruct(x.shape, x.dtype) if isinstance(x, jax.ShapeDtypeStruct) else x.astype(x.dtype)
         return x
@@ -289,24 +323,30 @@ def strong(value: Any) -> Any:
     return jax.tree.map(leaf, value)
 
 
-def divide(op: Op, args: tuple, fields: dict, num_envs: int, dims: Dims) -> tuple[Any, Any]:
-    """The dimension on which each leaf of the arguments is divided; -1 for what all are given the whole of."""
-
-    def by_rows(x: Any) -> int:
-        if op.over == "learner" and args:  # a method of a replay: one row per sample
-            return 0 if getattr(x, "ndim", 0) else -1
-        return 0 if divided(x, num_envs) else -1
-
-    if op.out_dim is None:
-        given = dims or (None,) * len(args)
-        return tuple(jax.tree.map(lambda x, dim=dim: dim if dim is not None and np.ndim(x) > dim else -1, arg)
-                     for arg, dim in zip(args, given, strict=True)), {}
-    return jax.tree.map(by_rows, (args, fields))
+def _narrow(x: int | float) -> Any:
+    if abs(x) < 2**31 or (type(x) is int and x == -2**31):
+        return np.int32(x) if isinstance(x, int) else np.float32(x)
+    if isinstance(x, float) and not LARGEST < abs(x) < float("inf"):
+        return np.float32(x)
+    raise TypeCheckError(
+        f"A number, {x}, does not fit 32 bits.",
+        why="Values of the loop are JAX's: whole numbers from -2147483648 to 2147483647, and floats up to 3.4e38.",
+        instead="Count in larger units, or compute with constants only, which Python does while compiling.")
 
 
-def divided(leaf: Any, num_envs: int) -> bool:
-    """Has an argument of a sharded op one row per environment? If not, every shard is given the whole of it."""
-    return getattr(leaf, "ndim", 0) >= 1 and leaf.shape[0] == num_envs
+def divide(args: tuple, fields: dict, rows: ArgDims) -> tuple[Any, Any]:
+    """The dimension on which each leaf of the arguments is divided; -1 for what all are given the whole of. A record's
+    fields have one row for each environment."""
+    return leaf_tree(args, rows), jax.tree.map(lambda x: 0, fields)
+
+
+def leaf_tree(args: tuple, dims: ArgDims) -> tuple:
+    """The dimension of every leaf of the arguments; -1 for what all are given the whole of."""
+    found = []
+    for arg, each in zip(args, dims or ((),) * len(args), strict=True):
+        leaves, form = jax.tree.flatten(arg)
+        found.append(jax.tree.unflatten(form, each or (-1 if each == () else 0,) * len(leaves)))
+    return tuple(found)
 
 
 def split(tree: Any, axes: Any, number: int, count: int) -> Any:
@@ -342,7 +382,10 @@ def mean(parts: list[Any]) -> Any:
     return jax.tree.map(leaf, *parts)
 
 
-def settled(parts: list[Any]) -> Any:
-    """As `settle`, of the learners' values one by one."""
-    return jax.tree.map(lambda *xs: mean(list(xs)) if np.ndim(xs[0]) == 0 else
-                        np.concatenate([np.asarray(x) for x in xs]), *parts)
+def join_rows(parts: list[Any], joined: LeafDims) -> Any:
+    """As `join_learners`, of the learners' values one by one."""
+    forms = [jax.tree.flatten(part) for part in parts]
+    dims = joined or (-1,) * len(forms[0][0])
+    return jax.tree.unflatten(forms[0][1], [
+        mean(list(xs)) if dim < 0 else np.concatenate([np.asarray(x) for x in xs], dim)
+        for dim, *xs in zip(dims, *(leaves for leaves, _ in forms), strict=True)])

@@ -30,8 +30,9 @@ def local_shapes(shapes: Shapes, axes: Mapping[str, int], whole: int, part: int)
         return shapes
 
     def cut(tree: Any, dim: int) -> Any:
-        return jax.tree.map(lambda x: jax.ShapeDtypeStruct((*x.shape[:dim], part, *x.shape[dim + 1:]), x.dtype)
-                            if len(x.shape) > dim and x.shape[dim] == whole else x, tree)
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(
+            (*x.shape[:dim], x.shape[dim] * part // whole, *x.shape[dim + 1:]), x.dtype)
+            if len(x.shape) > dim else x, tree)
 
     names = {name: cut(tree, axes[name]) if name in axes and not is_resource(name) else tree
              for name, tree in shapes.names.items()}

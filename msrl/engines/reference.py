@@ -14,15 +14,28 @@ import numpy as np
 
 from msrl.api import Record
 from msrl.engines.blame import blame
-from msrl.engines.by_agent import ArgDims, leaf_tree
 from msrl.engines.cut import Meeting, Steps
 from msrl.engines.filling import check_sample
 from msrl.engines.finite import Fault, error_of, flags_of, floats, host, mended, names_of
 from msrl.engines.library import Ops
-from msrl.engines.ops import Dims, divide, fold_in, join, mean, op_keys, settled, split, strong
+from msrl.engines.ops import (
+    Layout,
+    LeafDims,
+    divide,
+    fold_in,
+    join,
+    join_rows,
+    leaf_tree,
+    mean,
+    op_keys,
+    split,
+    strong,
+    values,
+)
 from msrl.errors import RunError, TypeCheckError
 from msrl.ir.graph import Call, Pure
 from msrl.ir.interp import Host
+from msrl.passes.fuse_stretches import is_selection
 
 
 @dataclass(frozen=True)
@@ -52,8 +65,7 @@ class Reference(Host):
     def call(self, node: Call, args: tuple, kwargs: dict[str, Any], reads: tuple) -> tuple[Any, tuple]:
         self.site = node.writes[0] if node.writes else ""
         try:
-            return self.apply(node.component, node.method, args, kwargs, reads, self.ops.dims(node),
-                              self.ops.agent_dims(node))
+            return self.apply(node.component, node.method, args, kwargs, reads, self.ops.layouts.of(node))
         except Exception:
             with blame(node, RunError):
                 raise
@@ -62,14 +74,19 @@ class Reference(Host):
         """Learns are judged as they are done: nothing is left to look at."""
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
+        """Tabular names are Python's; all others are computed by JAX, in 32 bits, as in a compiled program."""
+        as_it_is = self.fused or node.out in self.ops.tabular
         try:
-            return self.ops.scopes.evaluate(node, inputs)
+            if as_it_is or is_selection(node):
+                found = self.ops.scopes.evaluate(node, inputs)
+                return found if as_it_is else strong(found)
+            return values(self.ops.scopes.evaluate(node, {name: values(value) for name, value in inputs.items()}))
         except Exception:
             with blame(node, RunError):
                 raise
 
     def apply(self, component: str, method: str, args: tuple, kwargs: dict[str, Any], reads: tuple,
-              dims: Dims = (), agents: ArgDims = ()) -> tuple[Any, tuple]:
+              layout: Layout = Layout()) -> tuple[Any, tuple]:  # noqa: B008 (frozen)
         """Runs one op on whole values. The states of shards are tuples, one entry for each."""
         if component == "metrics":
             return None, (self.report(method, args, kwargs, reads),)
@@ -77,14 +94,14 @@ class Reference(Host):
             return None, (self.new_buffer(component),)
         op = self.ops.op(component, method)
         if op.out_dim is None and (op.over == "learner" or op.by_agent):
-            return finish(self.learn(args, reads, dims, agents))
+            return finish(self.learn(args, reads, layout))
         if op.by_agent:
-            outs, written = self.each_agent_shard(component, method, args, reads, agents)
+            outs, written = self.each_agent_shard(component, method, args, reads, layout)
             return join(outs, 1) if method == "act" else None, written
         run, span = self.alone(component, method), self.world.span(op.over)
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
         args, kwargs = strong(args), strong(kwargs)
-        axes = divide(op, args, kwargs, self.world.num_envs, dims) if len(span) > 1 else None
+        axes = divide(args, kwargs, layout.rows) if len(span) > 1 else None
         outs, written = [], []
         for at, number in enumerate(span):
             mine = split((args, kwargs), axes, at, len(span))
@@ -104,14 +121,14 @@ class Reference(Host):
         return join(outs, op.out_dim or 0), (*states, *counter)
 
     def each_agent_shard(self, component: str, method: str, args: tuple, reads: tuple,
-                         agents: ArgDims) -> tuple[list[Any], tuple]:
+                         layout: Layout) -> tuple[list[Any], tuple]:
         """One op for each of this world's agent shards: what each returns, and what all write."""
         op, world = self.ops.op(component, method), self.world
         states, count = (reads[:-1], reads[-1]) if op.keyed else (reads, 0)
         run, span, numbers = self.alone(component, method), world.span(op.over), iter(world.numbers(op))
         args = strong(args)
-        by_agent = leaf_tree(args, agents)
-        by_env = divide(op, args, {}, world.num_envs, ())[0] if len(span) > 1 else None
+        by_agent = leaf_tree(args, layout.agents)
+        by_env = leaf_tree(args, layout.rows) if len(span) > 1 else None
         outs: list[list[Any]] = [[] for _ in range(world.agent_shards)]
         written: list[Any] = [None] * world.agent_shards
         for place in range(len(span)):
@@ -124,33 +141,33 @@ class Reference(Host):
         counter = (count + 1,) if op.keyed else ()
         return [join(each, 0) for each in outs], (*zip(*written, strict=True), *counter)
 
-    def learn_by_agent(self, args: tuple, reads: tuple, agents: ArgDims) -> tuple[list[Any], tuple]:
+    def learn_by_agent(self, args: tuple, reads: tuple, layout: Layout) -> tuple[list[Any], tuple]:
         """The learners of agent shards have nothing to agree on but what they return."""
         if not self.fused:
-            return self.each_agent_shard("learner", "learn", args, reads, agents)
+            return self.each_agent_shard("learner", "learn", args, reads, layout)
         *states, count = reads
         op, each = self.ops.op("learner", "learn"), range(self.world.agent_shards)
         keys = fold_in(op_keys(self.root, {("learner", "learn"): op}, self.world)["learner", "learn"], count)
-        run = self.ops.fused("learner", "learn", (), agents, False)
+        run = self.ops.fused("learner", "learn", layout, False)
         out, written = run(keys, tuple(states), strong(args), {})
         return [jax.tree.map(lambda x, at=at: x[at], out) for at in each], (*written, count + 1)
 
-    def learn(self, args: tuple, reads: tuple, dims: Dims, agents: ArgDims = ()) -> Agreeing:
+    def learn(self, args: tuple, reads: tuple, layout: Layout) -> Agreeing:
         """Several learners side by side, up to the next agreement at a time, which is yielded; it is sent what was
         agreed on."""
         watched = self.ops.non_finite != "ignore"
         if self.ops.op("learner", "learn").by_agent:
-            outs, written = self.learn_by_agent(args, reads, agents)
+            outs, written = self.learn_by_agent(args, reads, layout)
             if not watched:
                 return (yield Agreement(mean, outs)), written
             mine = np.asarray(flags_of(args, mean(outs), written[0]), np.float32)
             out, flags = yield Agreement(mean, [(out, mine) for out in outs])
             out, after = self.judge(reads[-1], reads[0], args, out, written[:-1], mine > 0, flags[None] > 0)
             return out, (*after, written[-1])
-        op, span = self.ops.op("learner", "learn"), self.world.span("learner")
+        span = self.world.span("learner")
         *states, count = reads
         args = strong(args)
-        axes = divide(op, args, {}, self.world.num_envs, dims)[0]
+        axes = leaf_tree(args, layout.rows)
         running = [self.learning(self.root, np.int32(number), np.int32(count), tuple(states),
                                  split(args, axes, at, len(span))) for at, number in enumerate(span)]
         agreed: Any = None
@@ -166,11 +183,13 @@ class Reference(Host):
                 break
             agreed = yield Agreement(partial(reach, met[0]), [meeting.brought for meeting in met], met[0])
         if not watched:
-            return (yield Agreement(settled, [out for out, _ in done])), (*done[0][1], count + 1)
+            join = partial(join_rows, joined=layout.joined)
+            return (yield Agreement(join, [out for out, _ in done])), (*done[0][1], count + 1)
         # Each has its part of the batch; what they return tells all of them what every one has found in its part.
         each = [np.asarray(flags_of(split(args, axes, at, len(span)), *one), np.float32)
                 for at, one in enumerate((out, written[0]) for out, written in done)]
-        out, flags = yield Agreement(settled, [(out, mine) for (out, _), mine in zip(done, each, strict=True)])
+        join = partial(join_rows, joined=with_flags(done[0][0], layout.joined))
+        out, flags = yield Agreement(join, [(out, mine) for (out, _), mine in zip(done, each, strict=True)])
         flags = flags.reshape(-1, max(1, len(each[0]))) > 0  # there may be no floats at all
         out, after = self.judge(count, states[0], args, out, done[0][1], np.stack(each).any(0) > 0, flags)
         return out, (*after, count + 1)
@@ -209,7 +228,7 @@ class Reference(Host):
     def report(self, method: str, args: tuple, kwargs: dict[str, Any], reads: tuple) -> int:
         if method == "init":
             return 0
-        self.reports.append({name: float(value) for name, value in metrics_of(args, kwargs).items()})
+        self.reports.append({name: float(strong(value)) for name, value in metrics_of(args, kwargs).items()})
         return reads[0] + 1
 
     def new_buffer(self, component: str) -> Any:
@@ -219,6 +238,11 @@ class Reference(Host):
         buffer, item = self.world.buffers[component], self.ops.shard_item(self.items[component], component)
         over = self.world.over(component)
         return tuple(buffer.init(item) for _ in self.world.span(over)) if over else buffer.init(item)
+
+
+def with_flags(out: Any, joined: LeafDims) -> LeafDims:
+    """How learners' values are joined that have flags behind them: those of all stand one after another."""
+    return (*(joined or (-1,) * len(jax.tree.leaves(out))), 0)
 
 
 def sound(new: Any, old: Any) -> Any:

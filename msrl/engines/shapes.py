@@ -7,19 +7,21 @@ between two branches, is an error that shows both lines.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
-from msrl.api import Record
+from msrl.api import Component, Record
 from msrl.engines.blame import blame, title
 from msrl.engines.library import Ops, Trace
-from msrl.engines.ops import strong
+from msrl.engines.ops import leaf_tree, split, strong, values
 from msrl.engines.reference import metrics_of
+from msrl.engines.scopes import Scopes
 from msrl.engines.tables import Tabular, find_tabular, typical
 from msrl.errors import Span, TypeCheckError
-from msrl.ir.graph import Call, For, Graph, If, Pure, While, base, calls, definitions, is_resource, walk
+from msrl.ir.graph import Call, For, Graph, If, Pure, While, base, calls, definitions, is_resource, uses, walk
 from msrl.ir.interp import Machine, Names, run_nodes
 from msrl.tracebacks import author_span
 
@@ -52,7 +54,8 @@ def find_shapes(graph: Graph, ops: Ops) -> Shapes:
     # The first round finds what buffers hold, even if a sample stands before the insert; the second finds the rest.
     for _ in range(2):
         known = len(shapes.items)
-        ops.agents.begin(graph.nodes)
+        for axis in ops.layouts.leaf_axes:
+            axis.begin(graph.nodes)
         run_nodes(graph.nodes, {}, _Abstract(shapes, graph, ops))
         if len(shapes.items) == known:
             break
@@ -61,7 +64,10 @@ def find_shapes(graph: Graph, ops: Ops) -> Shapes:
                 and node.component not in shapes.items:
             raise TypeCheckError(f"Nothing is ever inserted into `{node.component}`.", span=node.span, docs=DOCS,
                                  why="What it holds is known from the records inserted.",
-                                 instead="Call `msrl.replay_buffer_insert(...)` for it in the loop.")
+                                 instead="Call `msrl.replay_buffer_insert(...)` for it in the loop. Data that is there "
+                                         "from the start is a component: a method of it samples, by "
+                                         f'`msrl.call("{node.component}", "{node.method}")`.')
+    ops.layouts.confirm(shapes.names)
     return shapes
 
 
@@ -69,6 +75,7 @@ class _Abstract(Machine):
     def __init__(self, shapes: Shapes, graph: Graph, ops: Ops):
         self.shapes, self.graph, self.ops, self.world = shapes, graph, ops, ops.world
         self.inserted: dict[str, Span | None] = {}  # buffer → where it was first inserted into
+        self.failed: tuple[str, ...] = ()  # what the op or expression that failed was given
         self.forms: Names = {}  # resource → its form, as the last op left it
         self.spans = {name: node.span for node in walk(graph.nodes) for name in definitions(node)}
 
@@ -78,8 +85,8 @@ class _Abstract(Machine):
         out, written = self.attempt(node, lambda: self.abstract_call(node, strong(args), strong(kwargs), reads))
         if node.out:
             self.shapes.names[node.out] = out
-        if not unknown((out, args, kwargs)):
-            self.find_agents(node, out, strong(args), kwargs, reads)
+        if not unknown((out, args, kwargs, reads)):
+            self.find_axes(node, out, strong(args), kwargs, reads)
         self.shapes.names.update(zip(node.writes, written))
         self.forms.update((base(name), state) for name, state in zip(node.writes, written) if not unknown(state))
         after = {base(name): state for name, state in zip(node.writes, written)}
@@ -106,20 +113,40 @@ class _Abstract(Machine):
             item = self.shapes.items.get(component)
             if item is None:
                 return UNKNOWN, (None, *counter)
-            return self.ops.buffer_shape(component, method, item, args), (None, *counter)
+            self.ops.layouts.check(node)
+            return self.ops.buffer_shape(node, item, args), (None, *counter)
         if unknown((args, kwargs, reads)):
             # What it returns depends on what it is given; its state keeps its form, or `same_state` will say so.
             return UNKNOWN, (*(self.forms.get(base(name), UNKNOWN) for name in node.writes if name[0] == "$"), *counter)
+        self.ops.layouts.check(node)
+        if (component, method) == ("learner", "learn") and world.config.learner_shards > 1:
+            self.find_joined(node, args, reads[:-1])
         return self.ops.shape(node, reads[:-1] if counter else reads, args, kwargs, counter)
 
-    def find_agents(self, node: Call, out: Any, args: tuple, kwargs: dict[str, Any], reads: tuple) -> None:
-        buffer_dim = probe = None
+    def find_joined(self, node: Call, args: tuple, states: tuple) -> None:
+        """Finds out which rows of a batch are in what several learners return: there are more of them if the batch has
+        more."""
+        layouts, op, count = self.ops.layouts, self.ops.op("learner", "learn"), self.world.config.learner_shards
+        key, rows = jax.eval_shape(lambda: jax.random.key(0)), layouts.of(node).rows
+        mine = jax.eval_shape(lambda args: split(args, leaf_tree(args, rows), 0, count), args)
+
+        def learn(given: tuple) -> Any:
+            return jax.eval_shape(lambda key, states, given: op.run(key, states, given, {})[0], key, states, given)
+
+        layouts.find_joined(node, mine, learn(mine), learn)
+
+    def find_axes(self, node: Call, out: Any, args: tuple, kwargs: dict[str, Any], reads: tuple) -> None:
+        """Notes which leaves of what an op made follow environments, samples and agents."""
+        layouts, own = self.ops.layouts, self.world.own.get(node.component)
+        if node.component == "learner":
+            return  # `find_joined` has, where there are several; else what it returns is whole
+        for rows in layouts.row_axes:
+            probe = None if own is None else partial(shape_of_own, rows.own(node.component), node.method)
+            rows.call(node, out, args, probe)
         if node.component in self.world.buffers:
-            buffer_dim = self.ops.op(node.component, "sample").out_dim
-        elif node.component in self.world.own and node.out:
-            def probe(wide: tuple) -> Any:
-                return self.ops.shape(node, reads[:-1], wide, {}, ())[0]
-        self.ops.agents.call(node, out, kwargs, buffer_dim, probe, args)
+            layouts.agents.buffer(node, out, kwargs, self.ops.op(node.component, "sample").out_dim or 0)
+        else:
+            layouts.agents.call(node, out, args, partial(shape_of_own, own, node.method) if own is not None else None)
 
     def pure(self, node: Pure, inputs: dict[str, Any]) -> Any:
         plain = {name: jax.tree.map(_struct, value) for name, value in inputs.items()}
@@ -131,23 +158,34 @@ class _Abstract(Machine):
             return traced.out_info
 
         def make(ops: Ops) -> Callable[..., Any]:
-            return lambda given: numbers(ops.scopes.evaluate(node, given))
+            return lambda given: values(numbers(ops.scopes.evaluate(node, given)))
 
         def evaluate() -> Any:
             if node.out in self.shapes.tabular:
                 return typical(node.out, self.shapes.tabular, self.ops.scopes)
             return UNKNOWN if unknown(inputs) else shape(plain)
 
-        self.shapes.names[node.out] = found = self.attempt(node, evaluate)
+        try:
+            self.shapes.names[node.out] = found = self.attempt(node, evaluate)
+        except TypeCheckError as problem:
+            self.not_of_none(node, inputs, problem)
+            raise
         if not unknown((found, inputs)):
-            self.ops.agents.pure(node, found, plain, shape)
+            for axis in self.ops.layouts.leaf_axes:
+                axis.pure(node, jax.tree.map(_struct, found), plain, shape_of_expression)
         return found
 
     def attempt(self, node: Call | Pure, work: Callable[[], Any]) -> Any:
         """Runs user code; what it raises is told in terms of the loop's line."""
+        self.failed = tuple(uses(node))  # if it does
         with blame(node, TypeCheckError):
             try:
                 return work()
+            except OverflowError as problem:
+                raise TypeCheckError(
+                    f"{title(node)} has a whole number that does not fit 32 bits.", span=node.span, docs=DOCS,
+                    why="Values of the loop are JAX's, whose whole numbers end at 2147483647.",
+                    instead="Count in larger units, or use a float.") from problem
             except jax.errors.TracerArrayConversionError as problem:
                 raise TypeCheckError(
                     f"{title(node)} takes NumPy to a value that is computed at run time.", span=node.span,
@@ -183,15 +221,27 @@ class _Abstract(Machine):
     def loop(self, node: For | While, names: Names, extra: Names) -> None:
         phis = {c.phi: self.carried(names[c.init]) for c in node.carries if c.phi and c.init}
         self.shapes.names.update(phis)
-        agreed = False
-        while not agreed:
+        inits = {c.init: phis[c.phi] for c in node.carries if c.phi and c.init}
+        axes = self.ops.layouts.leaf_axes
+        for axis in axes:
+            axis.start(node.carries)
+        problem: TypeCheckError | None = None
+        while True:
             here = {**names, **phis, **extra}
-            self.ops.agents.enter(node.carries, {c.init: phis[c.phi] for c in node.carries if c.phi and c.init})
-            if isinstance(node, While):
-                run_nodes(node.test, here, self)
-                self.one_decision(node, here[node.condition])
-            run_nodes(node.body, here, self)
-            agreed = self.ops.agents.leave(node.carries, lambda name, here=here: not unknown(here[name]))
+            for axis in axes:
+                axis.enter(node.carries, inits)
+            try:
+                if isinstance(node, While):
+                    run_nodes(node.test, here, self)
+                    self.one_decision(node, here[node.condition])
+                run_nodes(node.body, here, self)
+            except TypeCheckError as found:
+                problem = problem or found
+                if any([axis.reject(node.carries, inits, self.failed) for axis in axes]):
+                    continue
+                raise problem from problem.__cause__
+            if all([axis.leave(node.carries, partial(self.known_shape, here)) for axis in axes]):
+                break
         for carry in node.carries:
             following = self.carried(here[carry.next])
             if carry.phi and not is_resource(carry.phi):
@@ -210,7 +260,11 @@ class _Abstract(Machine):
             if not is_resource(merge.out) and not unknown((then, orelse)):
                 self.same(then, orelse, merge.then, merge.orelse, merge.out, branch=True)
             names[merge.out] = self.shapes.names[merge.out] = then
-        self.ops.agents.merge(node.merges)
+        for axis in self.ops.layouts.leaf_axes:
+            axis.merge(node.merges, partial(self.known_shape, names))
+
+    def known_shape(self, names: Names, name: str) -> Any:
+        return None if unknown(names[name]) else jax.tree.map(_struct, names[name])
 
     def carried(self, value: Any) -> Any:
         return strong(jax.tree.map(_struct, value))
@@ -247,6 +301,20 @@ class _Abstract(Machine):
             instead="Begin with a float: `0.0` in place of `0`." if number else
                     "Give it the same form on both lines. To collect values, use a buffer.", docs=DOCS)
 
+    def not_of_none(self, node: Pure, inputs: Names, problem: TypeCheckError) -> None:
+        """An expression that fails for a variable that begins as None is told in terms of that."""
+        for name, value in node.inputs:
+            if inputs[name] is None and isinstance(problem.__cause__, (TypeError, AttributeError)):
+                variable = value.rpartition(".")[0]
+                begun = [span for each, span in self.spans.items() if span and each.rpartition(".")[0] == variable]
+                raise TypeCheckError(
+                    f"{title(node)} fails, as `{variable}` is None.", span=begun[0] if begun else None,
+                    also=node.span, docs=DOCS,
+                    why="A compiled loop is one program for all passes, in which a variable is None for ever or never, "
+                        "and both sides of an `if` are compiled.",
+                    instead=f"Begin with an array of the form that it has later: `{variable} = jnp.zeros_like(...)`; "
+                            "and keep in a variable of its own whether it counts yet.") from problem
+
     def same_state(self, node: Call, before: Any, after: Any) -> None:
         if unknown((before, after)):
             return
@@ -265,6 +333,19 @@ class _Abstract(Machine):
                 f"Two inserts into `{node.component}` differ.", span=self.inserted[node.component], also=node.span,
                 why=f"The first has {difference[0]}, the second {difference[1]}.",
                 instead="Insert the same shapes and dtypes everywhere, or use two buffers.", docs=DOCS)
+
+
+def shape_of_expression(node: Pure, inputs: dict[str, Any], scopes: Scopes) -> Any:
+    return jax.eval_shape(lambda given: scopes.evaluate(node, given), inputs)
+
+
+def shape_of_own(component: Component, method: str, args: tuple) -> Any:
+    """What a component's method makes of such arguments."""
+    if not component.traceable:
+        return component.output_shape(method, *args)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    state = jax.eval_shape(component.init, key)
+    return jax.eval_shape(lambda key, state, args: getattr(component, method)(state, key, *args)[1], key, state, args)
 
 
 def numbers(value: Any) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
+import numpy as np
 
 from msrl.api import Agent, Buffer, Component, Config, Env, Trainer
 from msrl.api.agreement import DEVICES, in_scope
@@ -70,23 +71,24 @@ class World:
         each = self.config.agent_shards if op.by_agent else 1
         return [number * each + agent for number in self.span(op.over) for agent in agents]
 
-    def cut(self, whole: Any, dim: int, rows: bool = False) -> Any:
-        """This world's part of a value that has an entry for every environment, or, if `rows`, for every row of what
-        learners have sampled; anything else as it is. The rule is that of `divide`."""
-        total = self.config.num_envs
-        if self.num_envs == total:
+    def cut(self, whole: Any, dims: Any) -> Any:
+        """This world's part of a value: of each leaf on its dimension, or the whole of it where that is -1. A number
+        stands for all leaves that have such a dimension."""
+        if self.shards == self.config.shards:
             return whole
         spread = in_scope(DEVICES)
 
-        def leaf(x: Any) -> Any:
-            if getattr(x, "ndim", 0) <= dim or not (rows or x.shape[dim] == total):
+        def leaf(x: Any, dim: int) -> Any:
+            if dim < 0 or np.ndim(x) <= dim:
                 return x
             size, first = (x.shape[dim] * shards // self.config.shards for shards in (self.shards, self.first_shard))
             if spread:
                 return jax.lax.dynamic_slice_in_dim(x, device() * size, size, dim)
             return x[(slice(None),) * dim + (slice(first, first + size),)]
 
-        return jax.tree.map(leaf, whole)
+        if isinstance(dims, int):
+            dims = jax.tree.map(lambda _: dims, whole)
+        return jax.tree.map(leaf, whole, dims)
 
     def part(self, shards: range) -> "World":
         """The same components with some of the shards only."""
@@ -131,8 +133,8 @@ def make_buffers(trainer: Trainer, compiled: bool) -> dict[str, Buffer]:
             for name, buffer in buffers.items()}
 
 
-def make_world(trainer: Trainer, env: Env) -> World:
-    config = trainer.config
+def check_shards(config: Config, env: Env) -> None:
+    """Refuses numbers of shards that the environments, the learners and the agents cannot be divided into."""
     if config.shards < 1 or config.num_envs % config.shards:
         raise UsageError(
             f"{config.num_envs} environments cannot be divided into {config.shards} shards.",
@@ -144,6 +146,11 @@ def make_world(trainer: Trainer, env: Env) -> World:
             why="Each learner has the same number of the environments' shards.",
             instead=f"Use --learner-shards with a divisor of {config.shards}, or more --shards.")
     check_agent_shards(config, env)
+
+
+def make_world(trainer: Trainer, env: Env) -> World:
+    config = trainer.config
+    check_shards(config, env)
     buffers = make_buffers(trainer, env.traceable)
     own = dict(trainer.components())
     reserved = {"env", "actor", "learner", "metrics", "weights"}

@@ -19,7 +19,7 @@ from msrl.engines.ahead import Ahead
 from msrl.engines.calls import HostCalls, hosted
 from msrl.engines.guard import Guard, Misfit, fits, guarded, into_branch, is_learn, learns, out_of_branch
 from msrl.engines.library import Ops
-from msrl.engines.ops import fold_in, op_keys, strong
+from msrl.engines.ops import fold_in, op_keys, strong, values
 from msrl.engines.reference import metrics_of
 from msrl.engines.shapes import Shapes
 from msrl.engines.tables import Table, fill, tables_of
@@ -78,7 +78,7 @@ class Traced(Machine):
             out, token = self.host.trace(node, strong(args), strong(kwargs), states[0], self.halted(), shape)
             return out, (token, *((count + 1,) if op.keyed else ()))
         keys = fold_in(self.keys[component, method], count)
-        run = self.ops.fused(component, method, self.ops.dims(node), self.ops.agent_dims(node))
+        run = self.ops.fused(component, method, self.ops.layouts.of(node))
         args, kwargs = strong(args), strong(kwargs)
         if is_learn(node) and (site := node.writes[0]) in self.guards:
             if not fits(self.guards[site], args):
@@ -112,7 +112,7 @@ class Traced(Machine):
             return jax.tree.map(lambda column: column[at], entries)
         if node.out in self.shapes.tabular:
             return None  # read by other tabular names only, which are in tables
-        return self.ops.scopes.evaluate(node, inputs)
+        return values(self.ops.scopes.evaluate(node, inputs))
 
     def move(self, node: Send | Recv | Flush, names: Names) -> None:
         """Among devices: each sends its part, and receives the whole."""
@@ -135,7 +135,8 @@ class Traced(Machine):
     def one_pass(self, node: For, names: Names, carried: tuple, position: Any, index: Any) -> tuple:
         """The carries go in and come out with the guards behind them."""
         self.guards = carried[-1]
-        here = {**names, **{c.phi: value for c, value in zip(node.carries, carried) if c.phi}, node.index: index}
+        here = {**names, **{c.phi: value for c, value in zip(node.carries, carried) if c.phi},
+                node.index: jnp.int32(index)}
         self.positions[node.index] = position
         run_nodes(node.body, here, self)
         return self.leave(node, here)
@@ -203,6 +204,12 @@ class Traced(Machine):
         return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), strong(value))
 
 
+def numbers(name: str, value: Any) -> Any:
+    """What a program is given of the host: Python's numbers have their 32 bits before they meet others."""
+    plain = isinstance(value, (bool, int, float))
+    return strong(value) if plain or (type(value) in (tuple, list, dict) and not is_resource(name)) else value
+
+
 def zeros(shape: Any) -> Any:
     return jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), shape)
 
@@ -260,7 +267,7 @@ class CompiledStretch:
         if self.hosted:
             names = {name: self.host.enter(name, names[name]) if base(name) in self.hosted else names[name]
                      for name in self.inputs}
-        return tuple(names[n] for n in self.given), tuple(names[n] for n in self.kept), tables, root
+        return tuple(names[n] for n in self.given), tuple(numbers(n, names[n]) for n in self.kept), tables, root
 
     def __call__(self, names: Names, root: jax.Array, guards: dict[str, Guard]
                  ) -> tuple[dict[str, Any], dict[str, Guard]]:
@@ -360,5 +367,5 @@ class Chunk:
             if any(inner.index in ranges for inner in table.loops):
                 entries = jax.tree.map(lambda x: np.pad(x, [(0, self.size - count)] + [(0, 0)] * (x.ndim - 1)), entries)
             filled.append(entries)
-        constants = tuple(names[name] for name in self.constants)
+        constants = tuple(numbers(name, names[name]) for name in self.constants)
         return carried, constants, tuple(filled), np.int32(begin), np.int32(count), root, guards

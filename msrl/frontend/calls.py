@@ -115,6 +115,7 @@ class Calls(Expressions):
 
     def own(self, call: ast.Call, scope: Scope) -> tuple[str, str]:
         name = self.literal(call.args[0], scope, "The component")
+        self.not_of_the_agent(name, call, scope)
         self.known(name, (*self.components, *self.buffers), "component", call.args[0], scope)
         method = self.literal(call.args[1], scope, "The method")
         error = scope.method.error
@@ -144,6 +145,19 @@ class Calls(Expressions):
             have = f"The trainer has {', '.join(names)}." if names else "The trainer has none."
             raise scope.method.error(place, f"There is no {what} `{name}`.", have,
                                      f"Did you mean `{near[0]}`?" if near else f"Return it from `{what}s()`.")
+
+    def not_of_the_agent(self, name: str, call: ast.Call, scope: Scope) -> None:
+        """The environment, the actor and the learner have interactions of their own, for some of their methods."""
+        own = {entry.method: entry for entry in INTERACTIONS.values() if entry.component == name}
+        if not own or name in (*self.components, *self.buffers):
+            return
+        method = self.literal(call.args[1], scope, "The method")
+        forms = " or ".join(f"`{entry.signature.replace('msrl', scope.interaction, 1)}`" for entry in own.values()
+                            if method == entry.method or method not in own)
+        more = "" if method in own else " Anything else belongs in a component of `components()`."
+        raise scope.method.error(call.args[0], f"The {'environment' if name == 'env' else name} is called by `call`.",
+                                 "A loop calls components of `components()` and buffers by it.",
+                                 f"Write {forms}.{more}")
 
     def same_fields(self, buffer: str, call: ast.Call, scope: Scope) -> None:
         fields = tuple(sorted(keyword.arg or "" for keyword in call.keywords))

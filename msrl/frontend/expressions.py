@@ -6,8 +6,10 @@ import difflib
 from abc import abstractmethod
 from typing import Any
 
+from msrl.errors import Span
 from msrl.frontend.builder import Binding, Bound, Builder, Scope, Static, Unbound
 from msrl.frontend.complaints import AROUND_INTERACTIONS, EXPRESSIONS, LAMBDA
+from msrl.frontend.effects import complaint
 from msrl.frontend.source import free_names, stored_anywhere
 from msrl.ir.graph import Pure
 
@@ -24,6 +26,7 @@ class Expressions(Builder):
     def __init__(self, trainer: Any):
         super().__init__()
         self.trainer = trainer
+        self.folded: set[tuple[str, Span]] = set()  # where constants were computed: method and place
 
     @abstractmethod
     def interaction(self, call: ast.Call, scope: Scope, base: str = "t") -> Bound | None:
@@ -61,8 +64,12 @@ class Expressions(Builder):
         if isinstance(expr, ast.Name) and expr.id in scope.names:
             return bound(scope.names[expr.id])
         constant = self.fold(expr, scope, only_harmless=True)
-        found: Bound = (Static(constant, scope.method.span(expr)) if is_literal(constant)
-                        else self.pure(expr, scope, base))
+        found: Bound
+        if is_literal(constant):
+            found = Static(constant, scope.method.span(expr))
+            self.folded.add((scope.method.name, scope.method.span(expr)))
+        else:
+            found = self.pure(expr, scope, base)
         for name in hoist.made:
             del scope.names[name]
         return found
@@ -111,6 +118,11 @@ class Expressions(Builder):
         for node in ast.walk(expr):
             if isinstance(node, ast.expr) and type(node) in EXPRESSIONS:
                 raise scope.method.error(node, *EXPRESSIONS[type(node)])
+            if isinstance(node, ast.Call) and not self.interacts(node, scope):
+                found = complaint(node, {*scope.names, *stored_anywhere(expr)}, scope.method.lookup, self.trainer,
+                                  scope.interaction)
+                if found:
+                    raise scope.method.error(node, *found)
         for name, place in free_names(expr).items():
             self.check_name(name, place, scope)
 

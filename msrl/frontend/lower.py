@@ -8,41 +8,61 @@ language is a LoweringError that says where, why and what to write instead; noth
 import ast
 from typing import Any
 
-from msrl.errors import LoweringError
+from msrl.errors import LoweringError, Span
 from msrl.frontend.builder import Bound, Scope, Static
 from msrl.frontend.calls import NewCounter
-from msrl.frontend.complaints import STATEMENTS
+from msrl.frontend.complaints import STATEMENTS, Complaint
 from msrl.frontend.control import Control
+from msrl.frontend.effects import calls_unknown, is_effect
 from msrl.frontend.expressions import base_name
-from msrl.frontend.source import read_method
-from msrl.ir.graph import Graph
+from msrl.frontend.source import DOCS, read_method
+from msrl.ir.graph import Graph, Pure, walk
 from msrl.ir.interactions import ANNOTATIONS, INTERACTIONS
 from msrl.ir.simplify import simplify
 from msrl.ir.verify import verify
 
 
-def lower(trainer: Any, buffers: tuple[str, ...] = (), components: tuple[str, ...] = ()) -> Graph:
+def lower(trainer: Any, buffers: tuple[str, ...] = (), components: tuple[str, ...] = (), eager: bool = False,
+          folded: set[tuple[str, Span]] | None = None) -> Graph:
+    """With `eager`, lines that print, log or stop in the debugger are left out of the graph: Python runs the loop, and
+    wants to know from the graph how its values are divided. `folded` is given the methods and places of expressions
+    that the compiler has computed."""
     counters = [f"#{entry.component}.{entry.method}" for entry in INTERACTIONS.values()
                 if entry.keyed and "{" not in entry.component]
     counters += [f"#{buffer}.sample" for buffer in buffers]
     while True:
         try:
-            graph = _Lowering(trainer, buffers, components).graph(counters)
+            lowering = _Lowering(trainer, buffers, components, eager)
+            graph = lowering.graph(counters)
         except NewCounter as counter:
             counters.append(str(counter))
             continue
+        if folded is not None:
+            folded |= lowering.folded
         verify(graph)
-        graph = simplify(graph)
-        verify(graph)
-        return graph
+        simple = simplify(graph)
+        verify(simple)
+        if not eager:
+            lowering.check_dropped(graph, simple)
+        return simple
+
+
+_NOT_CALLED = "A compiled loop does not call a function whose value nobody reads, and it may have an effect."
+
+
+def not_used(text: str, interaction: str) -> Complaint:
+    return Complaint(f"The value of `{text}` is not used.",
+                     "Expressions in the loop are pure, so this line would do nothing.",
+                     f"Leave the line out, or hand the value to `{interaction}.report(...)`. What has an effect "
+                     f"belongs in a component: `{interaction}.call(...)`.")
 
 
 class _Lowering(Control):
     """Lowers statements."""
 
-    def __init__(self, trainer: Any, buffers: tuple[str, ...], components: tuple[str, ...]):
+    def __init__(self, trainer: Any, buffers: tuple[str, ...], components: tuple[str, ...], eager: bool):
         super().__init__(trainer, buffers, components)
-        self.annotations = 0
+        self.annotations, self.eager = 0, eager
 
     def graph(self, counters: list[str]) -> Graph:
         owner = type(self.trainer)
@@ -148,9 +168,11 @@ class _Lowering(Control):
         text = ast.unparse(target)
         if isinstance(target, ast.Subscript):
             base, index = ast.unparse(target.value), ast.unparse(target.slice)
+            by_name = isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str)
+            new = f"{{**{base}, {index}: ...}}" if by_name else f"{base}.at[{index}].set(...)"
             return scope.method.error(target, f"`{text}` is changed in place.",
                                       "Values are immutable: fragments that hold one share no memory.",
-                                      f"Make a new value: `{base} = {base}.at[{index}].set(...)`.")
+                                      f"Make a new value: `{base} = {new}`.")
         return scope.method.error(target, f"`{text}` is assigned.",
                                   "State outside local variables is invisible to the compiler, and lost when the "
                                   "loop runs elsewhere.",
@@ -164,10 +186,22 @@ class _Lowering(Control):
         if isinstance(value, ast.Call) and self.interacts(value, scope):
             self.interaction(value, scope)
             return
+        if self.eager and isinstance(value, ast.Call) and not self.contains_interaction(value, scope) \
+                and is_effect(value, scope.names, scope.method.lookup, self.trainer):
+            return
         self.binding(value, scope)  # its own complaints come first
-        raise scope.method.error(value, f"The value of `{ast.unparse(value)}` is not used.",
-                                 "Expressions in the loop are pure, so this line would do nothing.",
-                                 f"Assign it, or hand it to `{scope.interaction}.report(...)`.")
+        raise scope.method.error(value, *not_used(ast.unparse(value), scope.interaction))
+
+    def check_dropped(self, graph: Graph, simple: Graph) -> None:
+        """Refuses a call of the user's own function that `simplify` has left out: only Python would make it."""
+        kept = {node.out for node in walk(simple.nodes) if isinstance(node, Pure)}
+        for node in walk(graph.nodes):
+            if isinstance(node, Pure) and node.out not in kept:
+                method = read_method(type(self.trainer), node.scope)
+                call = calls_unknown(node.expr, {name for name, _ in node.inputs}, method.lookup, self.trainer)
+                if call is not None:
+                    raise LoweringError(not_used(ast.unparse(call), "msrl").what, span=node.span, docs=DOCS,
+                                        why=_NOT_CALLED, instead=not_used("", "msrl").instead)
 
     def annotation(self, node: ast.With, scope: Scope) -> None:
         item, *more = node.items

@@ -8,7 +8,7 @@ time before both. An expression stays sharded if it is elementwise, and its othe
 """
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import cache
 
 from msrl.ir.graph import Call, For, Graph, If, Node, Pure, While
@@ -20,9 +20,10 @@ _STRUCTURE = (ast.Expression, ast.Name, ast.Load, ast.Constant, ast.Tuple, ast.D
               ast.Compare, ast.cmpop, ast.keyword)
 
 
-def find_axes(graph: Graph, buffers: Mapping[str, str]) -> dict[str, int]:
-    """By environment. `buffers`: those that have one store per `shard`, and those that have one per `learner`."""
-    return _fixed(_Finder(graph, buffers))
+def find_axes(graph: Graph, buffers: Mapping[str, str], whole: Container[str] = ()) -> dict[str, int]:
+    """By environment. `buffers`: those that have one store per `shard`, and those that have one per `learner`. `whole`:
+    names that are known not to be divided."""
+    return _fixed(_Finder(graph, buffers, whole))
 
 
 def find_agent_axes(graph: Graph, buffers: Mapping[str, str]) -> dict[str, int]:
@@ -48,8 +49,8 @@ def constants(graph: Graph) -> frozenset[str]:
 class _Finder:
     """Names not in `found` are not known yet: loops are gone through until nothing changes."""
 
-    def __init__(self, graph: Graph, buffers: Mapping[str, str]):
-        self.graph, self.buffers = graph, buffers
+    def __init__(self, graph: Graph, buffers: Mapping[str, str], whole: Container[str] = ()):
+        self.graph, self.buffers, self.whole = graph, buffers, whole
         self.found: dict[str, int | None] = {}
         self.constant: set[str] = set()  # the same on every shard and no array: indices, literals, what is made of them
 
@@ -71,7 +72,8 @@ class _Finder:
                     self.block(node.orelse)
                     for merge in node.merges:
                         sides = self.found.get(merge.then), self.found.get(merge.orelse)
-                        self.found[merge.out] = sides[0] if sides[0] == sides[1] else None
+                        same = sides[0] == sides[1] and merge.out not in self.whole
+                        self.found[merge.out] = sides[0] if same else None
 
     def call(self, node: Call) -> None:
         dim: int | None = None
@@ -93,7 +95,8 @@ class _Finder:
                 self.constant.add(node.out)
             return None
         dims = {self.found[value] for value in values if value not in self.constant and value in self.found}
-        return dims.pop() if len(dims) == 1 and self.elementwise(node.expr) else None
+        divided = len(dims) == 1 and node.out not in self.whole and self.elementwise(node.expr)
+        return dims.pop() if divided else None
 
     def elementwise(self, expr: str) -> bool:
         return elementwise(expr)
@@ -103,10 +106,10 @@ class _Finder:
             if carry.phi:
                 ends = [self.found[name] for name in (carry.next, carry.init) if name in self.found]
                 # What is handed on decides: an initial whole value can be divided.
-                self.found[carry.phi] = ends[0] if ends else None
+                self.found[carry.phi] = ends[0] if ends and carry.phi not in self.whole else None
         self.block(body)
         for carry in node.carries:
-            self.found[carry.out] = self.found.get(carry.next)
+            self.found[carry.out] = self.found.get(carry.next) if carry.out not in self.whole else None
 
 
 class _AgentFinder(_Finder):
@@ -138,6 +141,22 @@ def _literal(expr: str) -> bool:
 def elementwise(expr: str) -> bool:
     """Does the expression treat each row of its inputs alone, and give the same bits for some rows as for all?"""
     return all(_allowed(node) for node in ast.walk(ast.parse(expr, mode="eval")))
+
+
+def owners(expr: str) -> Iterator[str]:
+    """Whose the functions are that an elementwise expression calls: `jnp` of `jnp.where(...)`."""
+    for node in ast.walk(ast.parse(expr, mode="eval")):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield ast.unparse(node.func.value)
+
+
+def ellipsis_indices(expr: str) -> Iterator[tuple[str, int]]:
+    """What is indexed from its end, like `x[..., 0]`, and how many of its dimensions that is about."""
+    for node in ast.walk(ast.parse(expr, mode="eval")):
+        match node:
+            case ast.Subscript(value=value, slice=ast.Tuple(elts=[ast.Constant(value=first), *rest])) if first is ...:
+                yield ast.unparse(value), sum(not (isinstance(each, ast.Constant) and each.value is None)
+                                              for each in rest)
 
 
 def _allowed(node: ast.AST) -> bool:

@@ -92,7 +92,8 @@ class LocalProgram:
     fragment: Fragment
     nodes: tuple[Node, ...]
     results: tuple[str, ...]  # of the graph's results, those that live here
-    parts: tuple[tuple[str, str, int], ...] = ()  # (name, of which whole value, on which dimension it was cut)
+    parts: tuple[tuple[str, str, int | None], ...] = ()  # (name, of which whole value, on which dimension it was cut;
+    # None if shapes say on which)
     batched: bool = False  # do the shards of an instance run as one batch?
 
 

@@ -52,10 +52,7 @@ class _Projection:
         self.divided = {"actor", "learner"} if self.axis == "agent" else {
             call.component for call in calls(placed.graph.nodes) if call.component != "learner"
             and any(name in by_env for name in definitions(call))}
-        # What learners sample stands one after the other; a rollout's sample has time first.
-        self.of_learners = {call.component for call in calls(placed.graph.nodes)
-                            if call.method == "sample" and call.out and by_env.get(call.out) == 0}
-        self.cut: list[tuple[str, str, int]] = []  # as in LocalProgram.parts
+        self.cut: list[tuple[str, str, int | None]] = []  # as in LocalProgram.parts
         self.sent: dict[str, list[Move]] = {}
         self.received: dict[str, Move] = {}
         self.gathered: dict[str, Move] = {}
@@ -126,20 +123,21 @@ class _Projection:
         return node
 
     def shared_out(self, node: Node, before: list[Node]) -> Node:
-        """A whole value that enters what is divided (a loop's name, an op per shard) is cut to the instance's part."""
+        """A whole value that enters what is divided (a loop's name, an op per shard) is cut to the instance's part. An
+        environment's actions and a record's fields have one row per environment; of other arguments, shapes say which
+        leaves have rows, so they are cut by their name."""
 
-        def part(name: str, dim: int, rows: bool = False) -> str:
+        def part(name: str, dim: int | None = None) -> str:
             out = part_name(len(self.cut) + 1, name)
             self.cut.append((out, name, dim))
-            expr = f"part_(whole, {dim}, rows=True)" if rows else f"part_(whole, {dim})"
+            expr = f"part_(whole, {(name if dim is None else dim)!r})"
             before.append(Pure(out, expr, (("whole", name),), "train", node.span))
             return out
 
         match node:
-            case Call(component=component) if component in self.divided:
-                # An insert has a row per environment, other methods of a replay have one per sample.
-                rows = component in self.of_learners and node.method != "insert"
-                whole = {name: part(name, 0, rows) for name in dict.fromkeys((*node.args, *(v for _, v in node.kwargs)))
+            case Call(component=component) if component in self.divided or component == "learner":
+                dim = 0 if component == "env" or node.method == "insert" else None
+                whole = {name: part(name, dim) for name in dict.fromkeys((*node.args, *(v for _, v in node.kwargs)))
                          if name not in self.axes and name not in self.constants}
                 return replace(node, args=tuple(whole.get(name, name) for name in node.args),
                                kwargs=tuple((field, whole.get(name, name)) for field, name in node.kwargs))

@@ -11,8 +11,9 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -171,29 +172,31 @@ def newest(run: Path, seed: int | None = None, apart_from: Path | None = None) -
     return None
 
 
-def load(path: Path, check: Callable[[Path, Checkpoint], None] = lambda path, found: None) -> Checkpoint:
-    """Reads a checkpoint; offers another one if it is not sound. `check` raises `Unsound` for reasons of its own."""
+def load(path: Path) -> Checkpoint:
+    """Reads a checkpoint; offers another one if it is not sound."""
     try:
-        found = read(path)
-        check(path, found)
-        return found
+        return read(path)
     except Unsound as problem:
-        run = path.parent.parent
-        sound = newest(run, apart_from=path)
-        raise UsageError(
-            f"The checkpoint {path} cannot be used.", why=str(problem),
-            instead=f"Go on from the newest sound one, {sound.name}: msrl resume {run} --auto" if sound else
-            f"There is no other; train again: sh {run / 'reproduce.sh'}") from problem
+        raise refused(path, problem) from problem
 
 
-def read(path: Path) -> Checkpoint:
-    """Reads a checkpoint and holds it against its checksums."""
+def refused(path: Path, problem: Unsound) -> UsageError:
+    run = path.parent.parent
+    sound = newest(run, apart_from=path)
+    return UsageError(
+        f"The checkpoint {path} cannot be used.", why=str(problem),
+        instead=f"Go on from the newest sound one, {sound.name}: msrl resume {run} --auto" if sound else
+        f"There is no other; train again: sh {run / 'reproduce.sh'}")
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """What a checkpoint says of itself, once all of its files have been held against their checksums."""
     manifest = _manifest(path)
     if manifest is None:
         raise Unsound(f"Its {MANIFEST} is missing, or is not one that a run writes.")
     if manifest.get("format") != FORMAT:
         raise Unsound(f"It has the format {manifest.get('format')!r:.40}, and this version of MSRL reads {FORMAT}.")
-    try:
+    with told():
         if manifest.pop("sha256", None) != seal(manifest):
             raise Unsound(f"It is damaged: its {MANIFEST} does not have its checksum.")
         here, there = weights.file_sums(path / STATE), dict(manifest["files"])
@@ -202,13 +205,27 @@ def read(path: Path) -> Checkpoint:
             raise Unsound(f"It is damaged: {STATE}/{wrong[0]} does not have its checksum.")
         if type(manifest["loop"]) is not str or type(manifest["update"]) is not int:
             raise TypeError(f"the loop is {manifest['loop']!r:.40}, the update {manifest['update']!r:.40}")
+    return manifest
+
+
+def read(path: Path) -> Checkpoint:
+    """Reads a checkpoint and holds it against its checksums."""
+    manifest = read_manifest(path)
+    with told():
         arrays = weights.load_arrays(path / STATE)
         parts = {part: {shard: _packed(part, shard, arrays, said) for shard, said in shards.items()}
                  for part, shards in manifest["parts"].items()}
         return Checkpoint(manifest["loop"], manifest["update"], parts, manifest["about"])
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Whatever a reader of damaged files raises becomes the reason why they cannot be used."""
+    try:
+        yield
     except Unsound:
         raise
-    except Exception as error:  # whatever a reader of damaged files raises
+    except Exception as error:
         first = (str(error).splitlines() or [""])[0]
         raise Unsound(f"It is damaged: {type(error).__name__}: {first}") from error
 

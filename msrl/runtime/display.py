@@ -19,12 +19,13 @@ class State:
     """How far a run is."""
 
     steps: int  # of each seed
-    total: int
+    total: int  # 0 if the loop steps no environment
     seeds: int
     seconds: float  # of training, compilation apart
     episode_return: float | None
     loss: float | None
     before: int = 0  # of the steps, those that an earlier run made
+    passes: int = 0  # of the loop that learns
 
     @property
     def rate(self) -> float | None:
@@ -34,12 +35,18 @@ class State:
         return made / self.seconds if self.seconds >= SHORTEST and made > 0 else None
 
     @property
+    def share(self) -> float:
+        """Of the whole run, as far as steps tell."""
+        return self.steps / self.total if self.total else 0.0
+
+    @property
     def left(self) -> float | None:
         """Seconds to go, if that can be told."""
         return max(0, self.total - self.steps) * self.seeds / self.rate if self.rate else None
 
     def show(self) -> str:
-        parts = [f"{self.steps:,} of {self.total:,} steps ({self.steps / self.total:.0%})"]
+        parts = [f"{self.steps:,} of {self.total:,} steps ({self.share:.0%})" if self.total else
+                 f"pass {self.passes:,} of the loop"]
         parts += [f"{self.rate:,.0f} steps/s"] if self.rate is not None else []
         parts += [f"return {self.episode_return:.1f}"] if self.episode_return is not None else []
         parts += [f"loss {self.loss:.4g}"] if self.loss is not None else []
@@ -85,14 +92,14 @@ class ConsoleDisplay(Display):
         if self.console.is_terminal:
             columns: list[ProgressColumn] = [BarColumn(24), TextColumn("{task.description}", markup=False)]
             self._live = Progress(*columns, console=self.console, transient=True)
-            self._live.add_task(what, total=total)
+            self._live.add_task(what, total=total or None)
             self._live.start()
 
     def update(self, state: State) -> None:
         if self._live:
             self._live.update(self._live.task_ids[0], completed=state.steps, description=state.show())
             return
-        share, now = state.steps / state.total, time.monotonic()
+        share, now = state.share, time.monotonic()
         if share >= self._next[0] or now >= self._next[1]:
             self.say(state.show())
             self._next = (int(share * 10 + 1) / 10, now + EVERY)

@@ -32,6 +32,7 @@ from typing import Any
 from msrl.errors import UsageError
 from msrl.runtime import curve, weights
 from msrl.runtime.files import dumps, put, sync, write
+from msrl.runtime.fingerprint import seal_of
 from msrl.runtime.lease import FILE as LEASE
 from msrl.runtime.lease import Lease, LeaseError
 from msrl.runtime.preload import late
@@ -220,6 +221,7 @@ class RunFolder:
 
     def _status(self, status: str, home: Path) -> None:
         self.about["status"] = status
+        self.about["sha256"] = seal_of(self.about)
         write(home / "config.json", (dumps(self.about, indent=2) + "\n").encode())
 
     def _board(self, name: str) -> Any:
@@ -232,9 +234,23 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """The metrics of a run folder, as far as they are whole."""
     rows = []
     file = path / "metrics.jsonl"
-    for line in file.read_text().splitlines() if file.is_file() else ():
+    text = file.read_text(errors="replace") if file.is_file() else ""
+    for line in text.splitlines():
         try:
-            rows.append(dict(json.loads(line)))
-        except (ValueError, TypeError):
+            row = json.loads(line)
+        except (ValueError, RecursionError):
             break
+        if not _is_row(row):
+            break
+        rows.append(row)
     return rows
+
+
+def _is_row(row: Any) -> bool:
+    """Has it what is read again, each of its kind?"""
+    if not isinstance(row, dict):
+        return False
+    known = {"env_steps": (int,), "seconds": (int, float), "episodes": (int,),
+             **{name: (int, float, type(None)) for name in ("episode_return", "episode_length")}}
+    return all(name in row and type(row[name]) in kind for name, kind in known.items()) and all(
+        type(row.get(name, 0.0)) in (int, float, type(None)) for name in ("seed", "eval_return_mean"))

@@ -67,6 +67,8 @@ def read_result(path: Path) -> dict[str, Any] | None:
             if not isinstance(each, dict):
                 raise Malformed(f"its per_seed has {_short(each)}")
             check_fields(each, {"seed": SEEDS, "weights_sha256": str})
+        if len(result["per_seed"]) == 1 and result["weights_sha256"] != result["per_seed"][0]["weights_sha256"]:
+            raise Malformed("it has two checksums for the same weights")
     except (OSError, Malformed) as error:
         raise UsageError(f"{file} cannot be used.",
                          why=f"It is not one that `msrl train` writes: {_reason(error)}.",

@@ -1,6 +1,6 @@
 """When instances put down what they have: all at one point, however far apart they are."""
 
-from msrl.backends.schedule import Schedule
+from msrl.backends.schedule import AT_END, Schedule
 
 
 def visited(schedule: Schedule, instance: str, loops: dict[str, int], chunk: int) -> list[tuple[str, int]]:
@@ -67,8 +67,9 @@ def test_who_is_not_waited_for_follows_the_learner():
     assert schedule.due("actor", "i", 5, leads=False)
 
 
-def test_a_learner_that_is_not_waited_for_puts_down_what_it_has_in_the_end():
+def test_in_the_end_there_is_one_if_there_are_any():
     for schedule, wanted in ((Schedule(["i"], 3, unordered=True), True), (Schedule(["i"], unordered=True), False),
-                             (Schedule(["i"], 3), False)):
+                             (Schedule(["i"], 3), True), (Schedule(["i"], AT_END), True), (Schedule(["i"]), False),
+                             (Schedule(["i", "j"], AT_END), False)):
         assert not schedule.due("learner", "i", 4)
         assert schedule.due("learner", "i", 5, last=True) is wanted

@@ -12,6 +12,8 @@ from msrl.cli.main import origin
 from msrl.errors import RunError, Span, UsageError
 from tests.cli.conftest import TINY
 
+LIST = "msrl.envs.list_envs() lists what is built in, and explains the forms gymnasium:<id>, envpool:<id>, " \
+    "pettingzoo:<module> and <path>.py:<Class>."
 CASES = {
     "no algorithm": (["train"], """\
 UsageError: msrl train needs an algorithm.
@@ -50,8 +52,42 @@ See all of them: msrl eval --help
 """),
     "unknown command": (["trian", "ppo"], """\
 UsageError: There is no command 'trian'. Did you mean train?
-The commands are train, resume, eval, replay, graph, verify, list, new.
+The commands are train, resume, eval, replay, graph, verify, list, new, docs.
 See: msrl --help
+"""),
+    "a seed of more than 64 bits": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--seed", str(2**64)], """\
+UsageError: The seed is 18446744073709551616.
+It must be a whole number from -2147483648 to 4294967295: JAX takes 32 bits of it, and a longer one would give the \
+random numbers of another.
+Give --seed (in Python: seed=) another value.
+"""),
+    "the last of several seeds": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--seed", str(2**32 - 1), "--seeds",
+                                   "2"], "UsageError: The seed is 4294967296."),
+    "a seed of a thousand bits": (["verify", f"{TINY}:Tiny", "--env", "CartPole-v1", "--seed", str(2**1000)],
+                                  "UsageError: The seed is a number of more than 128 bits."),
+    "an empty environment": (["train", f"{TINY}:Tiny", "--env", ""], f"""\
+EnvError: '' does not name an environment.
+It is empty.
+{LIST}
+"""),
+    "a prefix alone": (["graph", f"{TINY}:Tiny", "--env", "gymnasium:"], f"""\
+EnvError: 'gymnasium:' does not name an environment.
+There is nothing behind the colon.
+{LIST}
+"""),
+    "an id that is a path": (["train", f"{TINY}:Tiny", "--env", "gymnasium:../x"], f"""\
+EnvError: There is no environment 'gymnasium:../x'.
+No known id resembles it.
+{LIST}
+"""),
+    "a module that is a path": (["train", f"{TINY}:Tiny", "--env", "pettingzoo:../x"], """\
+EnvError: There is no PettingZoo environment '../x'.
+It is not the path of a module.
+Write the path of a module that has one, such as pettingzoo:mpe2.simple_spread_v3.
+"""),
+    "a file without a class": (["train", f"{TINY}:Tiny", "--env", "maze.py"], """\
+EnvError: 'maze.py' does not say which class is the environment.
+Write path/to/file.py:Class.
 """),
     "no steps": (["train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--total-steps", "0"], """\
 UsageError: total_steps is 0.

@@ -53,7 +53,7 @@ Restore them from a copy, or train again.
     Path("run/result.json").unlink()
     assert msrl("eval", "run") == (2, "", """\
 UsageError: The weights in run cannot be verified.
-The run is finished, and there is no result.json, which has their checksums.
+The run is finished, and there is no result.json with the checksum of each seed's.
 Restore it from a copy, or train again.
 """)
 

@@ -164,7 +164,7 @@ def test_nothing_is_connected_to(msrl, stranger):
 UsageError: The run was made on a Ray cluster, {address}.
 It is the folder that says so, and nothing is connected to because a folder says so.
 If you trust it: msrl resume run --address {address}
-To go on here instead: msrl resume run --deployment FILE.toml, with a deployment of your own.
+To go on here instead: msrl resume run --backend threads
 See docs/security.md.
 """)
         msrl("eval", "run", "--episodes", "1")

@@ -17,8 +17,8 @@ from tests.cli.conftest import TINY
 
 KEYS = {"algorithm", "env", "distribution", "backend", "seed", "env_steps", "compile_seconds", "train_seconds",
         "total_seconds", "steps_per_second", "eval_return_mean", "eval_return_std", "eval_episodes", "weights_sha256"}
-FILES = {"config.json", "deployment.toml", "reproduce.sh", "metrics.jsonl", "tensorboard", "weights", "result.json",
-         "curve.png"}
+FILES = {"config.json", "lease.json", "checkpoints", "deployment.toml", "reproduce.sh", "metrics.jsonl",
+         "tensorboard", "weights", "result.json", "curve.png"}
 
 
 def rows(run_dir: str) -> list[dict]:
@@ -168,7 +168,7 @@ It was asked three times.
     folder = Path("run")
     assert json.loads((folder / "config.json").read_text())["status"] == "failed"
     assert [row["env_steps"] for row in rows("run")] == [4, 8, 12]
-    assert {path.name for path in folder.iterdir()} == FILES - {"result.json"}
+    assert {path.name for path in folder.iterdir()} == FILES - {"result.json", "checkpoints"}
     code, out, _ = msrl("eval", "run", "--episodes", "3", "--json")
     assert code == 0 and json.loads(out)["eval_episodes"] == 3
 
@@ -205,3 +205,48 @@ def test_stopped_after_training_it_is_not_evaluated(tmp_path):
     result = run(prepare(f"{TINY}:Tiny", "CartPole-v1"), tmp_path / "run", Display(), stop=Late())
     assert (result.status, result.env_steps, result.eval_return_mean) == ("finished", 64, None)
     assert {path.name for path in (tmp_path / "run").iterdir()} == FILES
+
+
+def test_a_loop_that_steps_no_environment_tells_its_passes(msrl):
+    code, out, err = msrl("train", f"{TINY}:Offline", "--env", "CartPole-v1", "--eval-episodes", "1")
+    assert code == 0, err
+    assert " of the loop" in out and "steps (" not in out
+
+
+LOUD = f"""\\
+import sys
+from pathlib import Path
+
+sys.path.insert(0, {str(Path(TINY).parent)!r})
+from tiny import Tiny
+
+class Loud(Tiny):
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        for i in range(2):
+            print("pass", i)
+            obs = msrl.env_step(msrl.agent_act(obs).action).obs
+            msrl.report(msrl.agent_learn(obs))
+"""
+
+
+def test_the_loop_as_plain_python(msrl, tmp_path):
+    (tmp_path / "loud.py").write_text(LOUD)
+    words = ("train", "loud.py:Loud", "--env", "CartPole-v1")
+    code, out, err = msrl(*words, "--eager")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[:2] == ["pass 0", "pass 1"]
+    assert out.splitlines()[2].startswith("plain Python  8 steps, 2 reports; the last: loss ")
+    assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["loud.py"]
+    code, _, err = msrl(*words)
+    assert code == 2
+    assert "`print('pass', i)` is called for its effect." in err
+    assert "`msrl train ... --eager`" in err
+
+
+def test_plain_python_leaves_no_run_folder(msrl):
+    assert msrl("train", f"{TINY}:Tiny", "--env", "CartPole-v1", "--eager", "--run-dir", "here") == (2, "", """\
+UsageError: Both --eager and --run-dir are given.
+A loop that runs as plain Python is there to be looked into: it runs once, in this process, and leaves nothing behind.
+Leave out --run-dir, or --eager.
+""")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 
 import pytest
 
@@ -11,7 +12,7 @@ from msrl.resuming import resumed
 from msrl.running import Stopped, run
 from msrl.runtime import checkpoints
 from msrl.runtime.chaos import parse
-from msrl.runtime.display import Display
+from msrl.runtime.display import Display, State
 from msrl.runtime.interrupts import Stop
 from tests.cli.conftest import TINY
 
@@ -169,3 +170,30 @@ def test_workers_that_are_lost_while_it_stops_are_not_waited_for(tmp_path, whole
     assert json.loads((tmp_path / "run" / "config.json").read_text())["status"] == "interrupted"
     found = package.resume(tmp_path / "run", algorithm=f"{TINY}:Tiny", progress=False)
     assert found.weights_sha256 == whole("coarse threads").weights_sha256
+
+
+def test_a_clock_that_jumps_back_changes_nothing(tmp_path, whole, monkeypatch):
+    """Lengths of time are measured by a clock that nobody sets."""
+    real, asks = time.time, Asks("update", 3)
+    monkeypatch.setattr(time, "time", lambda: real() - (3600.0 if asks.left < 3 else 0.0))  # from the first update on
+    stopped = run(job(checkpoint_every=2), tmp_path / "run", asks, asks.stop)
+    assert asks.left <= 0
+    found = package.resume(tmp_path / "run", algorithm=f"{TINY}:Tiny", progress=False)
+    assert stopped.total_seconds >= stopped.train_seconds >= 0 and found.train_seconds >= 0
+    assert found.weights_sha256 == whole("inline").weights_sha256
+    seconds = [json.loads(line)["seconds"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert seconds == sorted(seconds) and seconds[0] >= 0
+
+
+def test_what_a_resume_compiles_is_counted_once(tmp_path):
+    asks = Asks("update", 3)
+    run(job(**COARSE, backend="threads"), tmp_path / "run", asks, asks.stop)
+    shown: list[State] = []
+
+    class Shows(Display):
+        def update(self, state):
+            shown.append(state)
+
+    mine, start = resumed(tmp_path / "run", algorithm=f"{TINY}:Tiny")
+    run(mine, tmp_path / "run", Shows(), start=start)
+    assert shown and all(state.seconds > 0 for state in shown)

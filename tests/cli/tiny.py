@@ -105,3 +105,12 @@ class ClashingConfig(Config):
 
 class Clashing(Tiny):
     Config = ClashingConfig
+
+
+class Offline(Tiny):
+    """Learns without stepping an environment."""
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        for _ in range(self.config.updates):
+            msrl.report(msrl.agent_learn(obs))

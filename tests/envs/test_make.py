@@ -73,6 +73,22 @@ def test_unknown_ids_name_the_nearest():
     )
 
 
+@pytest.mark.parametrize("id", ["gymnasium:../x", "gymnasium:a b", "gymnasium:../x:Env-v0", "gymnasium:a:b:c", "../x",
+                                "gymnasium:/etc/passwd", "gymnasium:x.py:/y.pyc:E", "gymnasium::", "jax:", ":", ""])
+def test_ids_that_are_none(id):
+    assert message(id).splitlines()[0] in (f"There is no environment {id!r}.", f"{id!r} does not name an environment.",
+                                           f"'x.py' in {id!r} is not a place that environments come from.")
+
+
+def test_a_name_is_read_in_one_way(tmp_path, monkeypatch):
+    """What stands before the last colon is a file only if it ends in .py, for whoever asks."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.py:").mkdir()
+    (tmp_path / "x.py:" / "y.pyc").write_bytes(b"")
+    assert message("x.py:/y.pyc:E").splitlines()[0] == \
+        "'x.py' in 'x.py:/y.pyc:E' is not a place that environments come from."
+
+
 def test_ids_that_gymnasium_explains():
     assert message("gymnasium:LunarLander-v2") == (
         "gymnasium:LunarLander-v2 cannot be made.\n"

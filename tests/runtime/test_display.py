@@ -96,3 +96,8 @@ def test_a_file_is_complete_or_absent(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         write(tmp_path / "f", b"new")
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("f", b"old")]
+
+
+def test_a_loop_that_steps_no_environment_tells_its_passes():
+    shown = State(0, 0, 1, 2.0, None, 0.25, passes=1200)
+    assert shown.show() == "pass 1,200 of the loop | loss 0.25" and shown.share == 0.0

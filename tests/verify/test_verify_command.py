@@ -48,6 +48,10 @@ ppo on jax:CartPole-v1, seed 0
 updates 3, total_steps 48, num_envs 4, shards 4, learner_shards 1, rollout 4
 
 distribution           backend  instances  result
+local                  eager            1  same
+local                  anew             1  same
+local                  sizes            1  same
+local                  process          1  same
 local                  inline           1  same
 local                  threads          1  same
 single-learner-coarse  inline           1  same
@@ -59,7 +63,7 @@ single-learner-fine    inline           2  same
 single-learner-fine    threads          1  same
 single-learner-fine    threads          2  same
 
-10 cases against the interpreter, bit by bit: 10 same (#)
+14 cases against the interpreter, bit by bit: 14 same (#)
 fast mode ends within # of strict mode's parameters, # of an array's largest
 """, "")
 
@@ -126,7 +130,7 @@ See all of them: msrl verify ppo --help
 """),
     "unknown backend": ((*PPO, "--backends", "inline", "thread"), """\
 UsageError: There is no backend 'thread'.
-There are inline, threads, ray.
+There are inline, threads, ray, eager, anew, sizes, process.
 Did you mean threads?
 """),
     "unknown distribution": ((*PPO, "--distributions", "single-learner-corse"), f"""\
