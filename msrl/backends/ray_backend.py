@@ -27,6 +27,7 @@ from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from msrl.backends.heartbeat import BEAT_SECONDS, TIMEOUT, Head, Heartbeats, lost_worker
+from msrl.backends.joining import cannot_join
 from msrl.backends.mail import Address, Mailbox
 from msrl.backends.mirrors import Seat, Where, mirror, seats_of
 from msrl.backends.remote import Assignment, RemoteLook, Report, Station, environment, failure, told
@@ -295,14 +296,8 @@ def join_cluster(address: str | None, workers: int) -> bool:
         try:
             ray.init(address, **quiet)
         except (ConnectionError, *REFUSED) as problem:
-            if any(isinstance(each, REFUSED) for each in (problem, problem.__cause__)):
-                raise UsageError(f"The Ray cluster at {address} asks for a token.",
-                                 why="Whoever reaches a cluster can run code in it, so it lets in those who know its "
-                                     "token; this process has none, or another.",
-                                 instead="Set what the cluster was started with: RAY_AUTH_MODE=token and "
-                                         "RAY_AUTH_TOKEN_PATH=FILE.", docs="docs/distributions.md#ray") from problem
-            raise UsageError(f"There is no Ray cluster at {address}.", why=str(problem).strip(),
-                             instead="Start one with `ray start --head`, or leave the address out.") from problem
+            token = any(isinstance(each, REFUSED) for each in (problem, problem.__cause__))
+            raise cannot_join(address, problem, token) from problem
     return True
 
 
