@@ -26,7 +26,8 @@ from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from msrl.backends.heartbeat import BEAT_SECONDS, TIMEOUT, Head, Heartbeats, lost_worker, refused
+from msrl.backends.heartbeat import BEAT_SECONDS, TIMEOUT, Head, Heartbeats, lost_worker
+from msrl.backends.joining import cannot_join
 from msrl.backends.mail import Address, Mailbox
 from msrl.backends.mirrors import Seat, Where, mirror, seats_of
 from msrl.backends.remote import Assignment, RemoteLook, Report, Station, environment, failure, told
@@ -296,10 +297,8 @@ def join_cluster(address: str | None, workers: int) -> bool:
         try:
             ray.init(address, **quiet)
         except (ConnectionError, *REFUSED) as problem:
-            if any(isinstance(each, REFUSED) for each in (problem, problem.__cause__)):
-                raise refused(address) from problem
-            raise UsageError(f"There is no Ray cluster at {address}.", why=str(problem).strip(),
-                             instead="Start one with `ray start --head`, or leave the address out.") from problem
+            token = any(isinstance(each, REFUSED) for each in (problem, problem.__cause__))
+            raise cannot_join(address, problem, token) from problem
     return True
 
 
