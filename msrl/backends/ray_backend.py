@@ -28,7 +28,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from msrl.backends.heartbeat import BEAT_SECONDS, TIMEOUT, Head, Heartbeats, lost_worker
 from msrl.backends.mail import Address, Mailbox
-from msrl.backends.mirrors import Seat, Where, mirror, seats_of
+from msrl.backends.mirrors import Seat, Where, mirror, seats_of, token_wanted
 from msrl.backends.remote import Assignment, RemoteLook, Report, Station, environment, failure, told
 from msrl.backends.schedule import Point
 from msrl.backends.wire import Message
@@ -296,11 +296,7 @@ def join_cluster(address: str | None, workers: int) -> bool:
             ray.init(address, **quiet)
         except (ConnectionError, *REFUSED) as problem:
             if any(isinstance(each, REFUSED) for each in (problem, problem.__cause__)):
-                raise UsageError(f"The Ray cluster at {address} asks for a token.",
-                                 why="Whoever reaches a cluster can run code in it, so it lets in those who know its "
-                                     "token; this process has none, or another.",
-                                 instead="Set what the cluster was started with: RAY_AUTH_MODE=token and "
-                                         "RAY_AUTH_TOKEN_PATH=FILE.", docs="docs/distributions.md#ray") from problem
+                raise token_wanted(address) from problem
             raise UsageError(f"There is no Ray cluster at {address}.", why=str(problem).strip(),
                              instead="Start one with `ray start --head`, or leave the address out.") from problem
     return True
@@ -334,8 +330,7 @@ def read_token() -> None:
 
 
 def start_cluster(cpus: int, quiet: dict[str, Any]) -> None:
-    """One for this process only. It listens on loopback and asks for a token, since whoever reaches a cluster can run
-    code in it."""
+    """One for this process only, on loopback and with a token: whoever reaches a cluster can run code in it."""
     global _session
     take_token()
     _session = Session()
