@@ -51,10 +51,10 @@ class Deployment:
     """The machines to use; wherever Ray finds room unless given."""
     devices: int | None = None
     """How many devices to use on each host; all that JAX finds unless given."""
-    worker_timeout: int | None = None
-    """Seconds without a heartbeat after which a worker of Ray's counts as lost; 60 unless given."""
     passes: str = ""
     """Optimiser passes to switch, like -fuse-instances,+overlap; each is as the optimiser has it unless named."""
+    worker_timeout: int | None = None
+    """Seconds without a heartbeat after which a worker of Ray's counts as lost; 60 unless given."""
 
     def __post_init__(self) -> None:
         if not self.backend:

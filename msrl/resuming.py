@@ -41,7 +41,7 @@ class Request:
     checkpoint: str | None = None
     auto: bool = False
     algorithm: str | None = None
-    env: str | None = None
+    env: Any = None
     deployment: Deployment | None = None
     own_process: bool = False
     given: Mapping[str, Any] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Point:
 
 
 def resumed(path: Path, *, checkpoint: str | None = None, auto: bool = False, algorithm: str | None = None,
-            env: str | None = None, deployment: Deployment | None = None, own_process: bool = False, **given: Any
+            env: Any = None, deployment: Deployment | None = None, own_process: bool = False, **given: Any
             ) -> tuple[Job, Start]:
     """What to go on with. `auto`: from an older checkpoint, if the newest is damaged. `given` as in a `Request`,
     `own_process` as in a `Job`. The folder's lease comes with the start, so that nobody else writes to what was read.

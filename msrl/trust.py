@@ -44,11 +44,11 @@ LISTED: dict[str, Callable[[str], bool]] = {
     "algorithm": ALGORITHMS.__contains__, "distribution": DISTRIBUTIONS.__contains__, "env": is_listed_env}
 
 
-def resolve(kind: str, said: str, given: str | None, command: str) -> str:
+def resolve(kind: str, said: str, given: Any, command: str) -> Any:
     """What a folder says is its `kind` (a key of LISTED), or what the user says now instead. `command` is the user's,
     to which a flag may be added."""
     if given is not None:
-        remember(given)
+        remember(*([given] if isinstance(given, str) else []))  # an object is the user's own
         return given
     if LISTED[kind](said) or known(said):
         return said

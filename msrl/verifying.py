@@ -199,11 +199,12 @@ class Verifier:
         return Verdict(case, "same")
 
     def other_sizes(self, case: Case) -> Verdict:
-        """With another number of environments, the same arguments must be divided."""
+        """With other numbers of environments and shards, the same arguments must be divided. What is computed then is
+        another matter, as every shard has its own random numbers."""
         config, make = self.program.trainer.config, self.make
         if make is None or config.shards == 1:
             return Verdict(case, "refused", "There is one shard, so that nothing is divided.")
-        other = more_environments(config)
+        other = other_size(config)
         if other is None:
             return Verdict(case, "refused", "Its settings allow for no other number of environments.")
         found = []
@@ -217,11 +218,10 @@ class Verifier:
             leaf = next((leaf for leaf in mine if leaf in others and mine[leaf] != others[leaf]), None)
             if leaf is not None:
                 line = f" ({one.spans[site]})" if one.spans[site] else ""
-                sizes = config.num_envs, other.num_envs
+                sizes = [f"{each.num_envs} environments in {each.shards} shards" for each in (config, other)]
                 divided, whole = sizes if mine[leaf] else reversed(sizes)
-                return Verdict(case, "differs", f"{path_of(leaf)} of {site[1]}.{site[2]}{line} is divided among "
-                                                f"{config.shards} shards of {divided} environments, and whole with "
-                                                f"{whole}")
+                return Verdict(case, "differs", f"{path_of(leaf)} of {site[1]}.{site[2]}{line} is divided with "
+                                                f"{divided}, and given whole with {whole}")
         return Verdict(case, "same")
 
 
@@ -239,12 +239,14 @@ def compiled_anew(program: Program) -> Program:
     return other.deployed(Deployment())
 
 
-def more_environments(config: Config) -> Config | None:
-    """The configuration with a number of environments that no other size has, as far as it allows for any."""
+def other_size(config: Config) -> Config | None:
+    """The configuration with more environments, and fewer shards if there are two left, as far as it allows for it."""
+    half = config.shards // 2
+    shards = half if half >= 2 and config.shards == 2 * half and half % config.learner_shards == 0 else config.shards
     for number in (config.num_envs + config.shards, config.num_envs + 3 * config.shards, 2 * config.num_envs):
         with contextlib.suppress(UsageError):
             steps = -(-config.total_steps * number // config.num_envs)
-            return dataclasses.replace(config, num_envs=number, total_steps=steps)
+            return dataclasses.replace(config, num_envs=number, shards=shards, total_steps=steps)
     return None
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from msrl.errors import ClusterError, LostError
+from msrl.errors import ClusterError, LostError, UsageError
 
 ESSENTIAL = ("gcs_server", "raylet")
 HEAD_SECONDS = 20.0  # of silence, until a head counts as gone. Ray itself gives up after 60
@@ -97,6 +97,15 @@ def lost_worker(title: str, logs: str) -> LostError:
     return LostError(f"The worker of {title} died.",
                      why="Its process ended or its host was lost, and the others cannot go on without it.",
                      instead=f"See Ray's logs{logs} for its last words; often it ran out of memory.")
+
+
+def refused(address: str) -> UsageError:
+    return UsageError(f"The Ray cluster at {address} asks for a token.",
+                      why="Whoever reaches a cluster can run code in it, so it lets in those who know its token; this "
+                          "process has none, or another.",
+                      instead="Set what the cluster was started with: RAY_AUTH_MODE=token and "
+                              "RAY_AUTH_TOKEN_PATH=FILE.",
+                      docs="docs/distributions.md#ray")
 
 
 def answers(address: str) -> bool:

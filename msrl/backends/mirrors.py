@@ -8,7 +8,6 @@ from msrl.backends.mail import Address
 from msrl.backends.remote import Assignment, Report
 from msrl.backends.worker import Worker
 from msrl.engines.reference import Reference
-from msrl.errors import UsageError
 
 
 class Where(NamedTuple):
@@ -49,12 +48,3 @@ def mirror(worker: Worker, report: Report, ready_seconds: float) -> None:
         worker.resources, worker.trace = report.resources, report.profile
         if worker.leads:
             worker.exchange.ended.append(worker.instance)
-
-
-def token_wanted(address: str) -> UsageError:
-    """A cluster does not let this process in."""
-    return UsageError(f"The Ray cluster at {address} asks for a token.",
-                      why="Whoever reaches a cluster can run code in it, so it lets in those who know its token; this "
-                          "process has none, or another.",
-                      instead="Set what the cluster was started with: RAY_AUTH_MODE=token and "
-                              "RAY_AUTH_TOKEN_PATH=FILE.", docs="docs/distributions.md#ray")

@@ -26,9 +26,9 @@ from ray.exceptions import ObjectLostError, OutOfMemoryError, RayActorError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from msrl.backends.heartbeat import BEAT_SECONDS, TIMEOUT, Head, Heartbeats, lost_worker
+from msrl.backends.heartbeat import BEAT_SECONDS, TIMEOUT, Head, Heartbeats, lost_worker, refused
 from msrl.backends.mail import Address, Mailbox
-from msrl.backends.mirrors import Seat, Where, mirror, seats_of, token_wanted
+from msrl.backends.mirrors import Seat, Where, mirror, seats_of
 from msrl.backends.remote import Assignment, RemoteLook, Report, Station, environment, failure, told
 from msrl.backends.schedule import Point
 from msrl.backends.wire import Message
@@ -38,7 +38,7 @@ from msrl.errors import LostError, RoomError, UsageError
 from msrl.runtime import cache
 from msrl.runtime.chaos import Fault, Killed
 from msrl.runtime.interrupts import end_keeping_signals, signals_kept
-from msrl.runtime.leftovers import DeadSockets, Session, kill_all
+from msrl.runtime.leftovers import DeadSockets, Session, kill_all, logs_of
 from msrl.runtime.tracing import Trace
 
 CPUS = 0.5  # per worker: instances wait for one another most of the time
@@ -137,6 +137,7 @@ class RayBackend:
         self.workers, self.assignments, self.address, self.hosts = workers, assignments, address, hosts
         self.timeout = TIMEOUT if timeout is None else timeout
         self.head: Head | None = None
+        self.heartbeats: Heartbeats | None = None
         self.processes: list[int] = []  # of workers on this machine, in a cluster that was started here
         self.actors: list[Any] = []
         self.doomed: dict[int, Fault] = {}  # by number of the worker, what it dies of
@@ -261,7 +262,7 @@ class RayBackend:
             ready, _ = ray.wait(refs, num_returns=1, timeout=BEAT_SECONDS)
             if self.head is not None:
                 self.head.check()
-            for number in self.heartbeats.listen():
+            for number in self.heartbeats.listen() if self.heartbeats is not None else ():
                 raise self.heartbeats.lost(number, self.assignments[number].title)
             if ready:
                 return ready[0]
@@ -272,7 +273,7 @@ class RayBackend:
         except (RayActorError, ObjectLostError, OutOfMemoryError) as died:
             for victim, fault in self.doomed.items():  # others may go with it, and be missed first
                 raise Killed(fault, self.assignments[victim].title) from died
-            raise lost_worker(self.assignments[number].title, where_logs_are()) from died
+            raise lost_worker(self.assignments[number].title, logs_of(_session)) from died
 
 
 def join_cluster(address: str | None, workers: int) -> bool:
@@ -296,7 +297,7 @@ def join_cluster(address: str | None, workers: int) -> bool:
             ray.init(address, **quiet)
         except (ConnectionError, *REFUSED) as problem:
             if any(isinstance(each, REFUSED) for each in (problem, problem.__cause__)):
-                raise token_wanted(address) from problem
+                raise refused(address) from problem
             raise UsageError(f"There is no Ray cluster at {address}.", why=str(problem).strip(),
                              instead="Start one with `ray start --head`, or leave the address out.") from problem
     return True
@@ -330,7 +331,8 @@ def read_token() -> None:
 
 
 def start_cluster(cpus: int, quiet: dict[str, Any]) -> None:
-    """One for this process only, on loopback and with a token: whoever reaches a cluster can run code in it."""
+    """One for this process only. It listens on loopback and asks for a token, since whoever reaches a cluster can run
+    code in it."""
     global _session
     take_token()
     _session = Session()
@@ -344,16 +346,12 @@ def start_cluster(cpus: int, quiet: dict[str, Any]) -> None:
         ray_constants.ENABLE_RAY_CLUSTER = before
 
 
-def where_logs_are() -> str:
-    return f" in {_session.path}" if _session is not None else ""
-
-
 def make_head() -> Head:
     """That of the cluster that this process has joined."""
     node = worker_module._global_node
     own = _session is not None and node is not None
     return Head(ray.get_runtime_context().gcs_address, (lambda: [name for name, _ in node.dead_processes()]) if own
-                else None, where_logs_are())
+                else None, logs_of(_session))
 
 
 def set_aside(workers: int, hosts: tuple[str, ...]) -> Any:

@@ -36,6 +36,11 @@ class Session:
                 return
 
 
+def logs_of(session: Session | None) -> str:
+    """Where they are, in words; nothing of a cluster that is not ours."""
+    return f" in {session.path}" if session is not None else ""
+
+
 class DeadSockets:
     """gRPC shuts connections to processes that have ended, and never closes some of them: two for each run. `sweep`,
     called after each, closes those that were dead after the run before already, so that gRPC has had its time."""

@@ -92,7 +92,7 @@ UsageError: A deployment has no 'acters'.
     1 | acters = 2
         ^^^^^^
 
-It has distribution, backend, actors, learners, max_lag, address, hosts, devices, worker_timeout, passes.
+It has distribution, backend, actors, learners, max_lag, address, hosts, devices, passes, worker_timeout.
 Did you mean actors?
 See docs/distributions.md.
 """),

@@ -17,6 +17,7 @@ import pytest
 from msrl import trust
 from msrl.errors import UsageError
 from msrl.runtime.checkpoints import seal
+from msrl.runtime.fingerprint import seal_of
 from tests.cli.conftest import TINY
 from tests.finite import spoiling
 
@@ -60,7 +61,9 @@ def stranger(sound, tmp_path, monkeypatch):
 
 
 def change(file: Path, **fields) -> None:
-    file.write_text(json.dumps({**json.loads(file.read_text()), **fields}))
+    """Of a config.json. A stranger knows how to make a checksum."""
+    about = {**json.loads(file.read_text()), **fields}
+    file.write_text(json.dumps({**about, "sha256": seal_of(about)}))
 
 
 def fault_of(run: Path) -> Path:

@@ -19,6 +19,7 @@ max_lag = 3
 address = "10.0.0.1:6379"
 devices = 2
 passes = "-fuse-instances"
+worker_timeout = 90
 
 [[hosts]]
 name = "10.0.0.2"
@@ -34,7 +35,7 @@ def test_every_field(tmp_path):
     file.write_text(WHOLE)
     found = Deployment.from_file(file)
     assert found == Deployment("single-learner-coarse", "ray", 4, 2, 3, "10.0.0.1:6379",
-                               (Host("10.0.0.2"), Host("10.0.0.3", 1)), 2, "-fuse-instances")
+                               (Host("10.0.0.2"), Host("10.0.0.3", 1)), 2, "-fuse-instances", 90)
     assert found.to_toml() == WHOLE
 
 
@@ -45,7 +46,8 @@ number = st.integers(1, 2**40)
 @settings(deadline=None)
 @given(st.builds(Deployment, distribution=text, backend=text, actors=number, learners=number,
                  max_lag=st.none() | number, address=st.none() | text.filter(bool), devices=st.none() | number,
-                 hosts=st.lists(st.builds(Host, text, st.none() | number), max_size=3).map(tuple), passes=text))
+                 hosts=st.lists(st.builds(Host, text, st.none() | number), max_size=3).map(tuple), passes=text,
+                 worker_timeout=st.none() | number))
 def test_what_is_written_is_read_back(tmp_path_factory, deployment):
     file = tmp_path_factory.getbasetemp() / "written.toml"
     file.write_bytes(deployment.to_toml().encode())
@@ -68,7 +70,7 @@ A deployment has no 'actor'.
     2 | actor = 2
         ^^^^^
 
-It has distribution, backend, actors, learners, max_lag, address, hosts, devices, worker_timeout, passes.
+It has distribution, backend, actors, learners, max_lag, address, hosts, devices, passes, worker_timeout.
 Did you mean actors?
 See docs/distributions.md."""),
     "a key like no other": ("zzz = 2\n", """\
@@ -78,7 +80,7 @@ A deployment has no 'zzz'.
     1 | zzz = 2
         ^^^
 
-It has distribution, backend, actors, learners, max_lag, address, hosts, devices, worker_timeout, passes.
+It has distribution, backend, actors, learners, max_lag, address, hosts, devices, passes, worker_timeout.
 Use one of these.
 See docs/distributions.md."""),
     "a number in quotes": ('  actors = "2"\n', """\

@@ -13,7 +13,7 @@ from gymnasium.wrappers import ClipReward, TimeLimit
 import msrl
 from msrl import envs
 from msrl.envs.gymnasium_env import GymnasiumEnv
-from msrl.errors import EnvError
+from msrl.errors import EnvError, MsrlError
 from msrl.pipeline import Deployment
 from tests.envs import toys
 from tests.matrix.toys import Corridor
@@ -87,6 +87,16 @@ def test_under_threads_every_actor_has_copies():
     result = msrl.train("ppo", env=lambda: gymnasium.make("CartPole-v1"), shards=2, deployment=Deployment(
         "single-learner-coarse", actors=2), **TINY)
     assert result.env_steps == 16
+
+
+def test_a_run_on_an_object_goes_on_where_it_is_given_again(tmp_path):
+    def make():
+        return gymnasium.make("CartPole-v1", sutton_barto_reward=True)
+
+    msrl.train("ppo", env=make, run_dir=tmp_path / "run", checkpoint_every=1, **TINY)
+    with pytest.raises(MsrlError):
+        msrl.resume(tmp_path / "run", total_steps=32, progress=False)
+    assert msrl.resume(tmp_path / "run", env=make, total_steps=32, progress=False).env_steps == 32
 
 
 def broken():

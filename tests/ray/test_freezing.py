@@ -96,8 +96,7 @@ def test_a_cluster_of_others_that_is_gone_ends_the_run(tmp_path, monkeypatch):
                   checkpoint_every=2, **{**A2C, "total_steps": 160_000})
     with pytest.raises(ClusterError) as caught:
         running.run(job, path, fate)
-    assert re.fullmatch(rf"""\
-The Ray cluster at 127\.0\.0\.1:\d+ is gone\.
+    assert re.fullmatch(rf"""The Ray cluster at 127\.0\.0\.1:\d+ is gone\.
 Its head has not answered for \d+ seconds\.
 Start it again, and then go on with the run\.
 The run can go on from {path}/checkpoints/0-\d+: msrl resume {path}""", str(caught.value))
