@@ -143,10 +143,9 @@ class Run:
             self.fit()
 
     def given_up(self) -> Stopped:
-        """It was asked to stop, and workers are gone: who stops a whole job may end them first. There is what there was
-        last."""
-        if self.newest is not None and self.newest is not self.start:
-            self.store(self.newest)
+        """It was asked to stop, and workers are gone: who stops a whole job may end them first."""
+        if self.newest is not None and self.newest is not self.start and not self.job.checkpoint_every:
+            self.store(self.newest)  # else it has been
         return Stopped(self.newest is not None and self.checkpoints is not None,
                        self.newest.env_steps if self.newest else 0)
 
@@ -362,8 +361,9 @@ class Run:
 
     def rescue(self, status: str) -> None:
         """Keeps what there is of a run that cannot go on."""
-        if self.folder and self.folder.opened:
+        if self.folder and self.folder.opened and self.checkpoints:
             try:
+                self.checkpoints.wait()  # for the one that is being written
                 self.keep(self.job.seed + len(self.done), self._latest)
                 self.trace()
             finally:

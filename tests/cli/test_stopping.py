@@ -10,7 +10,7 @@ import msrl as package
 from msrl.backends import worker
 from msrl.jobs import prepare
 from msrl.resuming import resumed
-from msrl.running import Stopped, run
+from msrl.running import Run, Stopped, run
 from msrl.runtime import checkpoints
 from msrl.runtime.chaos import parse
 from msrl.runtime.display import Display, State
@@ -161,12 +161,21 @@ def test_seeds_one_after_another_go_on_with_the_next(tmp_path):
     assert (found.status, found.weights_sha256) == ("finished", undisturbed.weights_sha256)
 
 
-def test_workers_that_are_lost_while_it_stops_are_not_waited_for(tmp_path, whole):
+def test_workers_that_are_lost_while_it_stops_are_not_waited_for(tmp_path, whole, monkeypatch):
     """Who stops a whole job may end its workers before the run itself has heard of it."""
-    asks = Asks("update", 8)
-    mine = job(**COARSE, backend="threads", checkpoint_every=2)
+    stop, attempt = Stop(), Run.attempt
+
+    def loses(self, seed, seeds):
+        try:
+            attempt(self, seed, seeds)
+        finally:
+            stop.ask()
+
+    monkeypatch.setattr(Run, "attempt", loses)
+    mine = dataclasses.replace(job(**COARSE, backend="threads", checkpoint_every=2), chaos=parse("kill:actor@9"))
     with pytest.raises(Stopped) as told:
-        run(dataclasses.replace(mine, chaos=parse("kill:actor@9")), tmp_path / "run", asks, asks.stop)
+        run(mine, tmp_path / "run", Display(), stop)
+    monkeypatch.undo()
     assert told.value.checkpoint and told.value.steps > 0
     assert json.loads((tmp_path / "run" / "config.json").read_text())["status"] == "interrupted"
     found = package.resume(tmp_path / "run", algorithm=f"{TINY}:Tiny", progress=False)
