@@ -100,7 +100,7 @@ class LeafAxis(ABC):
         if dims is not None:
             self.note(node.out, dims, out)
         elif probe is not None:
-            self.note(node.out, self.grown(out, node.args, args, probe), out)
+            self.note(node.out, first_of(self.grown(out, node.args, args, probe)), out)
 
     def pure(self, node: Pure, out: Any, inputs: dict[str, Any], evaluate: Evaluate) -> None:
         if not self.active:
@@ -111,14 +111,13 @@ class LeafAxis(ABC):
             self.note(node.out, ())
             return
         self.mixed.discard(node.out)
-        dims = self.grown(out, names, values, lambda given: evaluate(
+        found = self.grown(out, names, values, lambda given: evaluate(
             node, dict(zip(inputs, given, strict=True)), longer or self.scopes))
-        if dims is None:  # it may hold an array with an entry for each, and take no more of them
-            dims = self.aligned(node, out)
+        if found is None or any(len(dims) > 1 for dims in found) or (
+                elementwise(node.expr) and not self.keeps_places(node, inputs, evaluate)):
             self.mixed.add(node.out)
-        elif not self.keeps_places(node, inputs, evaluate):
-            self.mixed.add(node.out)
-        self.note(node.out, dims, out)
+        # Where it fails, it may hold an array with an entry for each, and take no more of them.
+        self.note(node.out, first_of(found) if found is not None else self.aligned(node, out), out)
 
     def lengthened(self, name: str, tree: Any) -> Any:
         """The shapes of a name if the axis were longer."""
@@ -129,8 +128,8 @@ class LeafAxis(ABC):
                 (*leaf.shape[:dim], self.longer(leaf.shape[dim]), *leaf.shape[dim + 1:]), leaf.dtype)
             for leaf, dim in zip(leaves, dims, strict=True)])
 
-    def grown(self, out: Any, names: tuple[str, ...], values: tuple, probe: Probe) -> list[int] | None:
-        """The first dimension of each leaf that follows the axis; None if that cannot be told."""
+    def grown(self, out: Any, names: tuple[str, ...], values: tuple, probe: Probe) -> list[list[int]] | None:
+        """The dimensions of each leaf that follow the axis; None if that cannot be told."""
         if any(self.is_unsure(name) for name in names):
             return None
         try:
@@ -139,8 +138,7 @@ class LeafAxis(ABC):
             return None
         if jax.tree.structure(out) != jax.tree.structure(other):
             return None
-        return [next(iter(self.growing(*pair)), -1) for pair in
-                zip(jax.tree.leaves(out), jax.tree.leaves(other), strict=True)]
+        return list(map(self.growing, jax.tree.leaves(out), jax.tree.leaves(other)))
 
     def growing(self, leaf: Any, longer: Any) -> list[int]:
         pairs = zip(np.shape(leaf), np.shape(longer), strict=False)
@@ -160,8 +158,10 @@ class LeafAxis(ABC):
         """Of an expression that is elementwise by its looks: are its functions those of NumPy and JAX, and indices like
         `x[..., 0]` about other dimensions than the first?"""
         for owner in owners(node.expr):
-            if not names_in(owner) & {*inputs} and self.scopes.value(owner, node.scope) not in (np, jnp, jax.lax):
-                return False
+            if not names_in(owner) & {*inputs}:
+                module = self.scopes.value(owner, node.scope)
+                if not any(module is known for known in (np, jnp, jax.lax)):
+                    return False
         return all(np.ndim(leaf) > count for value, count in ellipsis_indices(node.expr)
                    for leaf in jax.tree.leaves(evaluate(replace(node, expr=value), inputs, self.scopes)))
 
@@ -237,6 +237,11 @@ class LeafAxis(ABC):
                 sure = then == orelse and not {merge.then, merge.orelse} & self.unsure
                 self.note(merge.out, then if sure else None, shape(merge.out))
                 self.mixed |= {merge.out} if {merge.then, merge.orelse} & self.mixed else set()
+
+
+def first_of(found: list[list[int]] | None) -> list[int] | None:
+    """A leaf that follows the axis twice, like all pairs of environments, is divided on the first dimension."""
+    return None if found is None else [dims[0] if dims else -1 for dims in found]
 
 
 def mentions_self(expr: str) -> bool:

@@ -135,11 +135,34 @@ class _Abstract(Machine):
 
         layouts.find_joined(node, mine, learn(mine), learn)
 
+    def check_rows(self, node: Call, args: tuple, weights: tuple) -> None:
+        """Has all that an actor makes a row per environment, or does it only have as many entries as a shard has?"""
+        layouts, op = self.ops.layouts, self.ops.op("actor", "act")
+        rows, key = leaf_tree(args, layouts.of(node).rows), jax.eval_shape(lambda: jax.random.key(0))
+        mine = jax.eval_shape(lambda args: split(args, rows, 0, self.world.shards), args)
+        more = tuple(map(layouts.environments.lengthened, node.args, mine))
+        try:
+            one, other = (jax.eval_shape(lambda key, weights, given: op.run(key, weights, given, {})[0], key, weights,
+                                         given) for given in (mine, more))
+        except Exception:  # the user's code, on shapes that are not those of the run: it may say anything
+            return
+        for (path, leaf), longer in zip(jax.tree_util.tree_flatten_with_path(one)[0], jax.tree.leaves(other),
+                                        strict=True):
+            if leaf.shape[:1] and longer.shape[:1] == leaf.shape[:1]:
+                raise TypeCheckError(
+                    f"`{jax.tree_util.keystr(path).lstrip('.')}` of what `{node.component}.{node.method}` makes has no "
+                    "row per environment.", span=node.span, docs=DOCS,
+                    why=f"There are {self.world.shards} shards of the environments, and their values are joined row by "
+                        f"row; this is {leaf.dtype}{list(leaf.shape)} for any number of environments.",
+                    instead="Give it one entry per environment, or leave it out.")
+
     def find_axes(self, node: Call, out: Any, args: tuple, kwargs: dict[str, Any], reads: tuple) -> None:
         """Notes which leaves of what an op made follow environments, samples and agents."""
         layouts, own = self.ops.layouts, self.world.own.get(node.component)
         if node.component == "learner":
             return  # `find_joined` has, where there are several; else what it returns is whole
+        if node.component == "actor" and layouts.environments.active and not self.ops.op("actor", "act").by_agent:
+            self.check_rows(node, args, reads[:-1])
         for rows in layouts.row_axes:
             probe = None if own is None else partial(shape_of_own, rows.own(node.component), node.method)
             rows.call(node, out, args, probe)

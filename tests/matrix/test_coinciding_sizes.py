@@ -31,6 +31,7 @@ from msrl.api import (
 )
 from msrl.buffers import Replay, Rollout
 from msrl.deployment import Deployment
+from msrl.errors import TypeCheckError
 from msrl.pipeline import compile
 from tests.matrix.herds import Herd, HerdActor, Herding
 
@@ -191,12 +192,53 @@ class Unclear(Coinciding):
 
 
 def test_what_cannot_be_told_is_refused():
-    with pytest.raises(Exception) as problem:
+    with pytest.raises(TypeCheckError) as problem:
         compile(Unclear, Counting(3), num_envs=4, shards=2)
     assert str(problem.value).splitlines()[0] == \
         "It cannot be told whether `t` has an entry for each of the environments."
     assert "self.config.num_envs" in str(problem.value)
     compile(Unclear, Counting(3), num_envs=4)  # with one shard, nothing is divided
+
+
+class Whole(Coinciding):
+    class Hands(LooksUp):
+        def act(self, weights, key, obs, table):
+            return Record(action=jnp.zeros(obs.shape[0], jnp.int32), table=table)
+
+    def agent(self):
+        return Agent(self.Hands(), Adds())
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        act = msrl.agent_act(obs, msrl.call("codes", "table"))
+        msrl.report(table=act.table.sum())
+
+
+@pytest.mark.parametrize("table", [2, 3])
+def test_an_actor_that_hands_over_a_table_is_refused(table):
+    """Whether or not the table has as many entries as a shard has environments."""
+    with pytest.raises(TypeCheckError, match="row per environment"):
+        compile(Whole, Counting(3), num_envs=4, shards=2, table=table)
+
+
+class Pairs(Coinciding):
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        act = msrl.agent_act(obs, LITERAL, LITERAL, jnp.arange(1.0 * self.config.num_envs), obs.T)
+        step = msrl.env_step(act.action)
+        pairs = step.reward[:, None] - step.reward  # (B, B): elementwise, but of all pairs
+        odd = step.reward * step.obs  # with as many features as environments, by feature
+        msrl.report(pairs=(pairs * jnp.arange(4.0)).sum(), odd=(odd * jnp.arange(4.0)).sum(), rows=pairs.shape[1] * 1.0)
+
+
+def test_what_is_elementwise_by_its_looks_may_be_about_all_environments():
+    wanted = compile(Pairs, Counting(4), num_envs=4).eager()[1]
+    assert wanted[0]["odd"] != 0
+    for shards in (2, 4):
+        program = compile(Pairs, Counting(4), num_envs=4, shards=shards, deployment=Deployment(
+            "single-learner-coarse", backend="inline", actors=2))
+        assert program.eager()[1] == wanted
+        assert [look.metrics for look in program.run() if look.metrics] == wanted
 
 
 class Flattened(Coinciding):
@@ -217,7 +259,7 @@ class Flattened(Coinciding):
 
 
 def test_rows_that_learners_mix_are_refused():
-    with pytest.raises(Exception) as problem:
+    with pytest.raises(TypeCheckError) as problem:
         compile(Flattened, Counting(3), num_envs=4, shards=2, learner_shards=2)
     assert str(problem.value).splitlines()[0] == "What `learn` returns in ['flat'] cannot be put together."
 
