@@ -105,12 +105,13 @@ class Verifier:
 
     def __init__(self, program: Program, every_call: bool = False, address: str | None = None,
                  make: Callable[[Config], Program] | None = None,
-                 elsewhere: Callable[[Outcome], str | None] | None = None):
+                 elsewhere: Callable[[Outcome], str | None] | None = None, anew: bool = False):
         """With `every_call`, all calls are compared, and not only what is left at the end: a difference in a last bit
         may be lost in the next sum. `address`: of the Ray cluster to join, if a case needs one. `make`: the strict
-        program with another configuration. `elsewhere`: how what another process finds differs from this."""
-        self.program, self.every_call, self.address, self.make, self.elsewhere = \
-            program, every_call, address, make, elsewhere
+        program with another configuration. `elsewhere`: how what another process finds differs from this. `anew`: the
+        ops of every case are traced and compiled again."""
+        self.program, self.every_call, self.address, self.make, self.elsewhere, self.anew = \
+            program, every_call, address, make, elsewhere, anew
 
     @cached_property
     def wanted(self) -> Outcome:
@@ -155,7 +156,7 @@ class Verifier:
     def deployed(self, case: Case) -> Program:
         """The program as the case has it, if that is possible."""
         if case.backend == "anew":
-            return compiled_anew(self.program)
+            return compiled_anew(self.program).deployed(Deployment())
         policy = distributions.load(case.distribution)
         if policy.asynchronous:
             raise UsageError("It is asynchronous: first come, first served, so that no two runs need be the same.")
@@ -166,7 +167,7 @@ class Verifier:
         # In strict mode the shards run one by one, and no instance needs a device of its own.
         check(deployment, Setting(env.spec.id, env.traceable, len(env.spec.agents), config.num_envs, config.shards,
                                   config.learner_shards, config.agent_shards, devices=case.instances))
-        return self.program.deployed(deployment)
+        return (compiled_anew(self.program) if self.anew else self.program).deployed(deployment)
 
     def parting(self, case: Case) -> Parting | None:
         """Runs the case once more, watched: None if it does not differ again. What Ray's processes do is looked for
@@ -176,7 +177,6 @@ class Verifier:
         with contextlib.suppress(RunError):  # up to where it stopped, too, it can be compared
             copies(program)
         return first_parting(self.witness, program.workers)
-
 
     def eager(self, case: Case) -> Verdict:
         """Plain Python shares no graph with the interpreter, but only ops."""
@@ -236,7 +236,7 @@ def compiled_anew(program: Program) -> Program:
     other = copy.copy(program)
     other.ops = make_ops(program.world, program.graph, non_finite=program.ops.non_finite)
     other.shapes = find_shapes(program.graph, other.ops)
-    return other.deployed(Deployment())
+    return other
 
 
 def other_size(config: Config) -> Config | None:

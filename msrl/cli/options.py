@@ -162,6 +162,8 @@ class VerifyOptions:
     """Passes of the loop that learns; 3, unless --total-steps is given."""
     every_call: bool = False
     """Compare what every call is given and makes, too, and not only what is left at the end."""
+    each_anew: bool = False
+    """Trace and compile the ops of every case anew, and not of the row `anew` alone."""
     seed: int = 0
     """Where all random numbers start from."""
     address: Annotated[str | None, arg(metavar="RAY")] = None

@@ -46,7 +46,7 @@ def verify(given: Given, job: Job, began: float) -> int:
     chosen = cases(names, options.backends, options.instances, config)
     verifier = Verifier(program, options.every_call, options.address,
                         make=lambda config: compile(job.cls, job.base, config=config, seed=job.seed, strict=True),
-                        elsewhere=partial(second_process.unlike, given, config))
+                        elsewhere=partial(second_process.unlike, given, config), anew=options.each_anew)
     verdicts = table(verifier, chosen)
     say("", summary(verdicts, time.perf_counter() - began))
     if all(verdict.result == "refused" for verdict in verdicts):

@@ -135,3 +135,11 @@ def test_b6_a_value_that_changes_under_its_other_names(verify, monkeypatch):
     assert "differs: metric kept of report 1\n" in out
 
 
+
+
+def test_every_case_may_be_compiled_anew():
+    program = compile(Sound, "CartPole-v1", strict=True, num_envs=8, shards=4, total_steps=64)
+    verifier, case = Verifier(program, anew=True), Case("single-learner-coarse", "inline", 2)
+    assert verifier.verdict(case).result == "same"
+    assert {worker.ops.alone for worker in verifier.deployed(case).workers}.isdisjoint({program.ops.alone})
+    assert Verifier(program).deployed(case).workers[0].ops.alone is program.ops.alone
