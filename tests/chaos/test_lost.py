@@ -35,7 +35,7 @@ def at_once(monkeypatch):
     monkeypatch.setattr(running, "BACK_OFF", 0.0)
     monkeypatch.setattr(running, "SNAPSHOT_SECONDS", 0.0)
     # What is learnt is compared as it is: to play it would take longer than to learn it.
-    monkeypatch.setattr(Program, "evaluate", lambda program, episodes: [])
+    monkeypatch.setattr(Program, "evaluate", lambda program, *given: [])
     monkeypatch.setattr(Program, "prepare", lambda program, episodes: None)
 
 
