@@ -93,7 +93,8 @@ class Run:
 
     def __call__(self) -> Result:
         job = self.job
-        self.display.say(*self.notes)
+        if self.notes:
+            self.display.say(*self.notes)
         try:
             with self.preload:
                 if job.together:

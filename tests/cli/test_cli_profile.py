@@ -25,7 +25,7 @@ def test_a_profile_is_in_the_folder_and_in_the_result(train):
     assert processes.keys() == {"all", HOST}
     host = [event["name"] for event in events if event["ph"] == "X" and event["pid"] == processes[HOST]
             and event["cat"] == "compute"]
-    assert host == ["evaluate", "log", "evaluate", "log", "evaluate"]  # two updates, and the end
+    assert host == ["evaluate", "log", "evaluate", "log", "checkpoint", "evaluate"]  # two updates, and the end
     chunks = [event for event in events if event["ph"] == "X" and event["name"].startswith("actor.act + env.step")]
     assert len(chunks) == 2 and {event["cat"] for event in chunks} == {"compute"}
 

@@ -95,9 +95,9 @@ def test_where_nobody_waits_it_stops_as_well(tmp_path, spread):
 def test_a_checkpoint_that_is_being_written_is_finished(tmp_path, whole, monkeypatch):
     asks, write = Asks("never"), checkpoints.write_checkpoint
 
-    def asked(path, checkpoint):
+    def asked(*given):
         asks.stop.ask()
-        write(path, checkpoint)
+        write(*given)
 
     monkeypatch.setattr(checkpoints, "write_checkpoint", asked)
     stopped = run(job(checkpoint_every=3), tmp_path / "run", asks, asks.stop)
@@ -184,10 +184,17 @@ def test_workers_that_are_lost_while_it_stops_are_not_waited_for(tmp_path, whole
 
 def test_a_clock_that_jumps_back_changes_nothing(tmp_path, whole, monkeypatch):
     """Lengths of time are measured by a clock that nobody sets."""
-    real, asks = time.time, Asks("update", 3)
-    monkeypatch.setattr(time, "time", lambda: real() - (3600.0 if asks.left < 3 else 0.0))  # from the first update on
+    real = time.time
+
+    class SetsBack(Asks):
+        def update(self, state):
+            monkeypatch.setattr(time, "time", lambda: real() - 3600.0)
+            super().update(state)
+
+    asks = SetsBack("update", 3)
     stopped = run(job(checkpoint_every=2), tmp_path / "run", asks, asks.stop)
     assert asks.left <= 0
+    monkeypatch.undo()  # the clock is back where it was, before what has been written
     found = package.resume(tmp_path / "run", algorithm=f"{TINY}:Tiny", progress=False)
     assert stopped.total_seconds >= stopped.train_seconds >= 0 and found.train_seconds >= 0
     assert found.weights_sha256 == whole("inline").weights_sha256

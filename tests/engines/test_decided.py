@@ -55,6 +55,6 @@ def test_what_would_take_too_long_stays_open():
 def test_the_graph_that_is_the_meaning_keeps_its_branches():
     with_it, without = (compile("dqn", "CartPole-v1", total_steps=400, num_envs=4, warmup=200,
                                 deployment=Deployment(passes=f"{sign}decide-branches")) for sign in "+-")
-    assert with_it.graph == without.graph and with_it.fingerprint == without.fingerprint
+    assert with_it.graph == without.graph and with_it.fingerprints == without.fingerprints
     assert sum(isinstance(node, If) for node in walk(without.placed.graph.nodes)) == 1
     assert not any(isinstance(node, If) for node in walk(with_it.placed.graph.nodes))

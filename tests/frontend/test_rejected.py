@@ -28,6 +28,14 @@ def test_the_table_is_no_smaller_than_it_was():
     assert len({entry.name for entry in TABLE}) == len(TABLE) >= 60
 
 
+def test_print_is_found_where_another_has_taken_its_place(tmp_path, monkeypatch):
+    """As Ray does in a process that has joined a cluster."""
+    honest = print
+    monkeypatch.setattr("builtins.print", lambda *given: honest(*given))
+    with pytest.raises(LoweringError, match="is called for its effect"):
+        lower(next(entry for entry in TABLE if entry.name == "print assigned").trainer(tmp_path), (), ())
+
+
 def test_source_that_cannot_be_found():
     made: dict = {}
     exec("class Typed:\n    def train(self, msrl):\n        msrl.env_reset()\n", made)
