@@ -37,7 +37,8 @@ def is_effect(call: ast.Call, names: Any, lookup: Any, trainer: Any) -> bool:
     """Does it print, log, stop in the debugger, write a file? `names` are local, `lookup` finds the others."""
     found = _resolve(call.func, names, lookup, trainer)
     # Looked up now: Ray, notebooks and test runners put their own in the place of some.
-    return any(found is getattr(builtins, name) for name in _BUILTINS) or (_home(found, _EFFECTS) and _name(found) not in _PURE_OF_THESE)
+    known = any(found is getattr(builtins, name) for name in _BUILTINS)
+    return known or (_home(found, _EFFECTS) and _name(found) not in _PURE_OF_THESE)
 
 
 def complaint(call: ast.Call, names: Any, lookup: Any, trainer: Any, interaction: str) -> Complaint | None:
