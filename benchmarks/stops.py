@@ -27,11 +27,16 @@ from tempfile import TemporaryDirectory
 from msrl.runtime import checkpoints
 
 ROOT = Path(__file__).parents[1]
-RUN = ("train", "ppo", "--env", "CartPole-v1", "--num-envs", "8", "--shards", "2", "--rollout", "8", "--hidden", "8",
-       "--epochs", "1", "--minibatches", "1", "--total-steps", "25600", "--eval-every", "20", "--eval-episodes", "20")
-SPREAD = {"local": (), "single-learner-coarse": ("--actors", "2"), "single-learner-fine": ("--actors", "2"),
-          "multi-learner": ("--learner-shards", "2", "--learners", "2"),
-          "single-learner-coarse-async": ("--actors", "2")}
+SIZES = ("--num-envs", "8", "--shards", "2", "--rollout", "8", "--hidden", "8", "--epochs", "1", "--minibatches", "1",
+         "--eval-every", "20", "--eval-episodes", "20")
+PPO = ("train", "ppo", "--env", "CartPole-v1", *SIZES, "--total-steps", "25600")
+TWO_LEARNERS = (*PPO, "--learner-shards", "2", "--learners", "2")
+RUNS = {"local": PPO, "single-learner-coarse": (*PPO, "--actors", "2"), "single-learner-fine": (*PPO, "--actors", "2"),
+        "multi-learner": TWO_LEARNERS, "device-only": TWO_LEARNERS, "central": TWO_LEARNERS,
+        "environments": ("train", "mappo", "--env", "simple_spread", *SIZES, "--total-steps", "6400",
+                         "--agent-shards", "3", "--learners", "3"),
+        "single-learner-coarse-async": (*PPO, "--actors", "2"), "central-async": TWO_LEARNERS}
+DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "PJRT_NPROC": "4"}  # device-only has a learner on each
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LIMIT = 300.0  # seconds for any process
 
@@ -49,7 +54,7 @@ class Ended:
 
 def start(folder: Path, *args: str) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-u", "-m", "msrl.cli.main", *args], cwd=folder, text=True,
-                            env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+                            env={**os.environ, **DEVICES, "PYTHONPATH": str(ROOT)}, start_new_session=True,
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
@@ -158,7 +163,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tries", type=int, default=30)
     parser.add_argument("--backends", nargs="+", default=["inline", "threads", "ray"])
-    parser.add_argument("--distributions", nargs="+", default=list(SPREAD), choices=list(SPREAD))
+    parser.add_argument("--distributions", nargs="+", default=list(RUNS), choices=list(RUNS))
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     wrong, seen = 0, Counter()
@@ -167,7 +172,7 @@ def main() -> int:
             if distribution.endswith("async") and backend == "inline":
                 continue
             draw = random.Random(f"{options.seed} {backend} {distribution}")
-            args = (*RUN, "--distribution", distribution, "--backend", backend, *SPREAD[distribution])
+            args = (*RUNS[distribution], "--distribution", distribution, "--backend", backend)
             with TemporaryDirectory() as name:
                 alone = follow(start(Path(name), *args, "--json", "--run-dir", "run"), [])
                 if alone.code:
