@@ -36,7 +36,7 @@ RUNS = {"local": PPO, "single-learner-coarse": (*PPO, "--actors", "2"), "single-
         "environments": ("train", "mappo", "--env", "simple_spread", *SIZES, "--total-steps", "6400",
                          "--agent-shards", "3", "--learners", "3"),
         "single-learner-coarse-async": (*PPO, "--actors", "2"), "central-async": TWO_LEARNERS}
-DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "PJRT_NPROC": "4"}  # device-only has a learner on each
+DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "PJRT_NPROC": "4"}  # one learner each
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LIMIT = 300.0  # seconds for any process
 
