@@ -23,12 +23,14 @@ from msrl.ir.text import show
 from msrl.runtime.checkpoints import Checkpoint
 from msrl.runtime.ledger import Ledger
 
+BOUNDS = r"(?m)^ *for \S+ in [^{]*|^( *)test \{(?s:.*?)^\1\}"  # of loops, as the text of a graph has them
+
 
 def check_loop(graph: Graph, start: Checkpoint | None) -> dict[str, str]:
     """Fingerprints of what `train` says: with the loops' bounds, and without them (`skeleton`), by which a run is known
     that is to be longer than before. Refuses a checkpoint that has neither."""
     text = show(graph)
-    bare = re.sub(r"(?m)^( *for \S+ in )([^{]*)", lambda line: line[1] + re.sub(r"(?<![\w.])-?\d+", "", line[2]), text)
+    bare = re.sub(BOUNDS, lambda each: re.sub(r"(?<![\w.])-?\d+", "", each[0]), text)
     found = {name: hashlib.sha256(each.encode()).hexdigest() for name, each in (("graph", text), ("skeleton", bare))}
     if start is not None and start.about["graph"] not in found.values():
         raise UsageError("The checkpoint is of another loop.",
@@ -38,9 +40,8 @@ def check_loop(graph: Graph, start: Checkpoint | None) -> dict[str, str]:
 
 
 class Saving:
-    """One run's. `every`: passes between two checkpoints; 0 for those that are asked for, AT_END for
-    one at the end, if there can be one. `start`: the one to go on
-    from. `about`: what each is to say of the run."""
+    """One run's. `every`: passes between two checkpoints; 0 for those that are asked for, AT_END for one at the end, if
+    there can be one. `start`: the one to go on from. `about`: what each is to say of the run."""
 
     def __init__(self, workers: Sequence[Worker], lead: Worker, placed: PlacedGraph, every: int,
                  start: Checkpoint | None, about: dict[str, Any]):

@@ -72,8 +72,21 @@ class Schedule:
             wanted = self.asked is not None and self.taken.get(instance, (0, 0)) < self.asked <= point
             if wanted:
                 self.taken[instance] = point
-            ended = last and (self.unordered or point[0] == len(self.loops) - 1)
-            at_end = ended and bool(self.every or (self.calls and self.unordered))
-            found = wanted or at_end or bool(self.every and done % self.every == 0)
+            found = wanted or (last and self._ends(point[0])) or bool(self.every and done % self.every == 0)
             self.calls += found
             return found
+
+    def due_at_end(self, instance: object, loop: str) -> bool:
+        """The same for one that finds out afterwards that the pass before was its last."""
+        if loop not in self.loops:
+            return False
+        with self.lock:
+            found = self._ends(self.loops.index(loop))
+            self.heard[instance] = self.calls = self.calls + found
+            return found
+
+    def _ends(self, at: int) -> bool:
+        """Does the last pass of this loop have a snapshot?"""
+        if self.unordered:
+            return bool(self.every or self.calls)
+        return bool(self.every) and at == len(self.loops) - 1

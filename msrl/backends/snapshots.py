@@ -126,9 +126,9 @@ def wanted(worker: "Worker", name: str) -> tuple[For | While | None, tuple[str, 
 # -- taking ------------------------------------------------------------------------------------------------------------
 
 
-def take(worker: "Worker", loop: For | While, passes: int, names: Names, carried: Names) -> Iterator[None]:
-    """Leaves a `Share` in `worker.share`. `carried` has what the loop hands on, by `key`; yields while it waits for
-    what was sent to it."""
+def take(worker: "Worker", loop: For | While, passes: int, names: Names, carried: Names, ended: bool) -> Iterator[None]:
+    """Leaves a `Share` in `worker.share`. `carried` has what the loop hands on, by `key`; `ended`: was it the loop's
+    last pass? Yields while it waits for what was sent to it."""
     worker.engine.settle()
     _, live = wanted(worker, loop_name(loop))
     for mine, needed in ((names, live), (carried, tuple(carried))):
@@ -144,8 +144,7 @@ def take(worker: "Worker", loop: For | While, passes: int, names: Names, carried
         worker.share = Share(loop_name(loop), passes, {}, problem=problem)
     else:
         skipped, last = np.asarray(worker.skipped).tolist(), loops_of(worker.program)[-1] == loop_name(loop)
-        worker.share = Share(loop_name(loop), passes, parts, worker.counted, ledger, skipped,
-                             last and isinstance(loop, For) and passes == loop.trips)
+        worker.share = Share(loop_name(loop), passes, parts, worker.counted, ledger, skipped, last and ended)
 
 
 def divided(worker: "Worker", name: str, value: Any) -> dict[str, Packed]:

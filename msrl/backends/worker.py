@@ -121,8 +121,13 @@ class Worker:
         """Does it go on until it is told to stop?"""
         return self.exchange.unordered and not self.leads
 
+    @property
+    def released(self) -> bool:
+        """Has it been told to stop? It finishes its pass, so that there is something to go on from; nobody listens."""
+        return self.endless and self.exchange.closed
+
     def go_on(self, names: Names) -> None:
-        if self.endless and self.exchange.closed:
+        if self.released:
             raise Closed(names)
 
     # -- compiling ahead -----------------------------------------------------------------------------------------------
@@ -150,13 +155,14 @@ class Worker:
             match part:
                 case Send():
                     self.engine.settle()
-                    while self.exchange.full(part.move, self.instance):
-                        self.go_on(names)
+                    while self.exchange.full(part.move, self.instance) and not self.released:
                         yield None
                     steps = self.count_steps(part, names) if part.move == self.exchange.lead else 0
-                    self.outbox.send(part, names[part.value], steps)
+                    if not self.released:
+                        self.outbox.send(part, names[part.value], steps)
                 case Flush():
-                    self.outbox.flush(part.target)
+                    if not self.released:
+                        self.outbox.flush(part.target)
                 case Recv():
                     yield from self.inbox.receive(part, names)
                 case For() | While():
@@ -258,14 +264,25 @@ class Worker:
         size = chunk_size(len(indices)) if indices is not None else 1
         endless = top and self.endless and node is self.last_loop
         here: Names = {**names, **{c.next: handed[c.out] for c in node.carries if c.out in handed}}
+        begun = number
+
+        def save(last: bool) -> Iterator[None]:
+            carries = {key(c): carried[c.phi] if c.phi else here[c.next] for c in node.carries}
+            return take(self, node, number, names, carries, last)
+
         while indices is None or number < len(indices) or endless:
-            here = {**names, **carried}
-            if endless:
-                self.go_on(here)
+            if endless and self.released:
+                if number > begun and self.schedule.due_at_end(self, loop_name(node)):
+                    yield from save(last=True)
+                raise Closed(here)
+            before, here = here, {**names, **carried}
             if isinstance(node, While):
                 yield from self.block(node.test, here)
                 yield from self.inbox.force(here, (node.condition,))
                 if not bool(here[node.condition]):
+                    here = before
+                    if top and number > begun and self.schedule.due_at_end(self, loop_name(node)):
+                        yield from save(last=True)
                     break
             elif indices is not None:
                 here[node.index] = indices[min(number, len(indices) - 1)]
@@ -274,14 +291,13 @@ class Worker:
             yield from self.block(node.body, here)
             carried.update({carry.phi: here[carry.next] for carry in node.carries if carry.phi})
             number += 1
-            due = top and self.schedule.due(self, loop_name(node), number, self.leads,
-                                            indices is not None and number == len(indices))
+            last = indices is not None and number == len(indices)
+            due = top and self.schedule.due(self, loop_name(node), number, self.leads, last)
             if top and (number % size == 0 or due):
                 for mine in (names, carried):
                     yield from self.inbox.force(mine, [n for n in mine if n in self.late and base(n) in self.own])
                 if due:
-                    yield from take(self, node, number, names,
-                                    {key(c): carried[c.phi] if c.phi else here[c.next] for c in node.carries})
+                    yield from save(last)
                 self.at = loop_name(node), number
                 yield self.look(names, carried)
                 self.forget_metrics(names)
@@ -322,13 +338,17 @@ class Worker:
             self.engine.take_back(chunk.learns, guards)
             done += (passes := int(np.asarray(passes).max()))
             carried = chunk.leave(carried)
-            if total is None and passes < count:
+            phis = {key(c): value for c, value in zip(node.carries, carried, strict=True)}
+            last = passes < count if total is None else done == total
+            if total is None and last:
+                if done and self.schedule.due_at_end(self, loop_name(node)):
+                    yield from take(self, node, done, names, phis, last)
+                    carried = tuple(phis.values())
                 break
             seconds = time.perf_counter() - began
             most = most * 2 if seconds < PIECE_SECONDS else most if seconds < 4 * PIECE_SECONDS else -(-most // 2)
-            phis = {key(c): value for c, value in zip(node.carries, carried, strict=True)}
-            if due := self.schedule.due(self, loop_name(node), done, self.leads, done == total):
-                yield from take(self, node, done, names, phis)
+            if due := self.schedule.due(self, loop_name(node), done, self.leads, last):
+                yield from take(self, node, done, names, phis, last)
             if total is not None and done < total and done % chunk.size and not due and not process_ends():
                 self.engine.settle()
                 carried = tuple(phis.values())

@@ -73,3 +73,20 @@ def test_in_the_end_there_is_one_if_there_are_any():
                              (Schedule(["i", "j"], AT_END), False)):
         assert not schedule.due("learner", "i", 4)
         assert schedule.due("learner", "i", 5, last=True) is wanted
+
+
+def test_a_loop_that_ends_unforeseen():
+    """It is asked once more when the pass before turns out to have been the last."""
+    for schedule, wanted in ((Schedule(["i"], 3, unordered=True), True), (Schedule(["i"], unordered=True), False),
+                             (Schedule(["i"], AT_END), True), (Schedule(["i"]), False),
+                             (Schedule(["i", "j"], AT_END), False)):
+        assert not schedule.due("learner", "i", 4)
+        assert schedule.due_at_end("learner", "i") is wanted
+    assert not Schedule(["i"], AT_END).due_at_end("learner", "k")
+
+
+def test_who_is_not_waited_for_follows_at_the_end():
+    """Though the learner has not called yet: word of its end may be faster than its call."""
+    schedule = Schedule(["i"], AT_END, unordered=True)
+    assert not schedule.due("actor", "i", 5, leads=False)
+    assert schedule.due_at_end("actor", "i")

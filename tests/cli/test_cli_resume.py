@@ -164,6 +164,31 @@ See docs/resuming.md.
 """
 
 
+@pytest.mark.parametrize("spread", [(), ("--strict",), ("--distribution", "single-learner-coarse", "--actors", "2")])
+def test_a_finished_while_is_trained_further(msrl, train, spread):
+    """To the same weights, too, though nobody knows before that a pass is the last."""
+    more = ("--shards", "2", *spread)
+    whole = train("--run-dir", "whole", "--total-steps", "640", *more, algorithm="TinyWhile")
+    train("--run-dir", "run", "--total-steps", "320", *more, algorithm="TinyWhile")
+    assert [each.name for each in Path("run/checkpoints").iterdir()] == ["0-00000010"]
+    code, out, err = msrl("resume", "run", "--total-steps", "640", "--json")
+    assert code == 0, err
+    found = json.loads(out.splitlines()[-1])
+    for name in ("weights_sha256", "env_steps", "eval_return_mean", "status"):
+        assert found[name] == whole[name], name
+
+
+def test_a_finished_run_that_nobody_waited_in_is_trained_further(msrl, train):
+    """Actors finish their passes after the learner's last, so that there is a checkpoint of the end."""
+    train("--run-dir", "run", "--total-steps", "320", "--shards", "2", "--distribution", "single-learner-coarse-async",
+          "--actors", "2")
+    assert [each.name for each in Path("run/checkpoints").iterdir()] == ["0-00000010"]
+    code, out, err = msrl("resume", "run", "--total-steps", "640", "--json")
+    assert code == 0, err
+    found = json.loads(out.splitlines()[-1])
+    assert found["status"] == "finished" and found["per_seed"][0]["steps"]["trained"] == 640
+
+
 def test_a_longer_run_that_was_killed_stays_longer(msrl, train, stopped):
     """What was given on purpose is in config.json, and needs no second giving, though no checkpoint knows of it yet."""
     whole = train("--run-dir", "whole", "--total-steps", "640")

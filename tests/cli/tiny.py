@@ -69,6 +69,20 @@ class Tiny(Trainer):
             msrl.report(msrl.agent_learn(obs))
 
 
+class TinyWhile(Tiny):
+    """Finds out that it has made all steps when it has."""
+
+    def train(self, msrl):
+        obs = msrl.env_reset()
+        made = 0
+        while made < self.config.total_steps:
+            for _ in range(self.config.steps):
+                step = msrl.env_step(msrl.agent_act(obs).action)
+                obs = step.obs
+            made = made + self.config.steps * self.config.num_envs
+            msrl.report(msrl.agent_learn(obs))
+
+
 class Bomb(Component):
     traceable = False
 
