@@ -52,10 +52,16 @@ class Ended:
         return "\n".join(self.lines)
 
 
+def hear_all() -> None:
+    """A shell's background process, or one under nohup, ignores signals, and so would all that it starts."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+
+
 def start(folder: Path, *args: str) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-u", "-m", "msrl.cli.main", *args], cwd=folder, text=True,
                             env={**os.environ, **DEVICES, "PYTHONPATH": str(ROOT)}, start_new_session=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                            preexec_fn=hear_all, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def follow(process: subprocess.Popen, signals: list[tuple[float, int]]) -> Ended:
@@ -94,6 +100,11 @@ def moment(ended: Ended) -> str:
     said = before[-1] if before else ""
     return "importing" if not said else "starting, compiling" if said.startswith(("algorithm", "engine")) else \
         "ended" if said.startswith(("  ", "return", "speed", "next", "run folder")) else "training"
+
+
+def said(ended: Ended) -> str:
+    """Did it hear of the signal?"""
+    return "interrupted" if "interrupted" in ended.text else "finished" if "return       " in ended.text else "at once"
 
 
 def complaints(ended: Ended, run: Path, twice: bool, number: int, importing: bool) -> list[str]:
@@ -146,7 +157,8 @@ def trial(args: tuple[str, ...], seconds: float, draw: random.Random, expected: 
         ended = follow(start(folder, *args, "--checkpoint-every", every, "--run-dir", "run"), signals)
         when = moment(ended)
         found = complaints(ended, folder / "run", twice, number, when == "importing")
-        label = f"{signal.Signals(number).name}{' twice' if twice else ''} after {at:.2f} s, {when}: {ended.code}"
+        label = f"{signal.Signals(number).name}{' twice' if twice else ''} after {at:.2f} s, {when}: {ended.code}, " \
+            f"{said(ended)}"
         if not found and checkpoints.listed(folder / "run") and "interrupted" in ended.text:
             status, weights = resumed(folder)
             if status != "finished":

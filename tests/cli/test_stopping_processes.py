@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.stops import hear_all
 from msrl.runtime import checkpoints
 from tests.cli.conftest import TINY
 
@@ -26,7 +27,8 @@ class Command:
         clean = {name: value for name, value in os.environ.items() if name not in ("PJRT_NPROC", "XLA_FLAGS")}
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-m", "msrl.cli.main", *args], cwd=folder, text=True, start_new_session=True,
-            env={**clean, "PYTHONPATH": str(ROOT), **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            env={**clean, "PYTHONPATH": str(ROOT), **variables}, preexec_fn=hear_all,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.lines: list[str] = []
 
     def __enter__(self) -> "Command":
