@@ -55,13 +55,15 @@ class Ended:
 def hear_all() -> None:
     """A shell's background process, or one under nohup, ignores signals, and so would all that it starts."""
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def start(folder: Path, *args: str) -> subprocess.Popen:
+    hear_all()
     return subprocess.Popen([sys.executable, "-u", "-m", "msrl.cli.main", *args], cwd=folder, text=True,
                             env={**os.environ, **DEVICES, "PYTHONPATH": str(ROOT)}, start_new_session=True,
-                            preexec_fn=hear_all, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 def follow(process: subprocess.Popen, signals: list[tuple[float, int]]) -> Ended:

@@ -25,9 +25,10 @@ class Command:
 
     def __init__(self, folder: Path, *args: str, **variables: str):
         clean = {name: value for name, value in os.environ.items() if name not in ("PJRT_NPROC", "XLA_FLAGS")}
+        hear_all()
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-m", "msrl.cli.main", *args], cwd=folder, text=True, start_new_session=True,
-            env={**clean, "PYTHONPATH": str(ROOT), **variables}, preexec_fn=hear_all,
+            env={**clean, "PYTHONPATH": str(ROOT), **variables},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.lines: list[str] = []
 
