@@ -30,6 +30,13 @@ def author_span(problem: BaseException, built_in: bool = False) -> Span | None:
     return None if found is None else _span(*found)
 
 
+def raised_by_author(problem: BaseException) -> bool:
+    """Is it of a file of the author's, or of a library that the author called, and not of this package?"""
+    ours = [_file(each).startswith((_HERE, *_INSTALLED)) for each in _frames(problem.__traceback__)]
+    within = [_file(each).startswith(_HERE) for each in _frames(problem.__traceback__)]
+    return False in ours and True not in within[len(ours) - ours[::-1].index(False):]
+
+
 def author_shapes(problem: BaseException) -> str:
     """A sentence about the arrays that the author's line names; empty if it names none."""
     found = _innermost(problem, built_in=True)

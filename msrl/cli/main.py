@@ -66,22 +66,35 @@ def answer(args: list[str], began: float) -> int:
     except MsrlError as error:
         sys.stderr.write(f"{origin(error)}{type(error).__name__}: {error}\n")
         return 1 if isinstance(error, (RunError, VerifyError)) else 2
-    except (RuntimeError, AssertionError):
-        # Whoever needs JAX first finds out that it cannot start.
-        platforms = sys.modules.get("msrl.engines.platforms")
-        problem = platforms.platform_problem() if platforms else None
-        if problem is None:
-            raise
-        sys.stderr.write(f"{type(problem).__name__}: {problem}\n")
-        return 2
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         return 130
     except BrokenPipeError:  # whoever read the output has left
         silence(sys.stdout)
         return 128 + signal.SIGPIPE
+    except Exception as error:
+        problem = platform_problem(error) or author_problem(error)
+        if problem is None:
+            raise
+        sys.stderr.write(f"{type(problem).__name__}: {problem}\n")
+        return 2
     except SystemExit as leaving:  # tyro's way out, after --help and after bad values
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+
+
+def platform_problem(error: Exception) -> MsrlError | None:
+    """Whoever needs JAX first finds out that it cannot start."""
+    platforms = sys.modules.get("msrl.engines.platforms")
+    return platforms.platform_problem() if platforms and isinstance(error, (RuntimeError, AssertionError)) else None
+
+
+def author_problem(error: Exception) -> MsrlError | None:
+    """What a file of the user's raised where no line of the loop leads: as an agent, a buffer or a wrapper is made."""
+    tracebacks = importlib.import_module("msrl.tracebacks")
+    span = tracebacks.author_span(error) if tracebacks.raised_by_author(error) else None
+    words = [str(error).strip(), tracebacks.author_shapes(error)]
+    return UsageError(f"This line fails: {type(error).__name__}.", span=span, why="\n".join(filter(None, words))) \
+        if span else None
 
 
 def origin(error: MsrlError) -> str:

@@ -223,6 +223,28 @@ def test_a_mistake_in_the_users_code_comes_with_its_traceback():
     assert origin(problem) == "" and origin(UsageError("no", span=span)) == ""
 
 
+@pytest.mark.parametrize("method, message", [
+    ("def agent(self): return [][7]", """\
+IndexError.
+
+  mine.py:6
+    6 | def agent(self): return [][7]
+                                ^^^^^
+
+list index out of range
+"""),
+    ("def buffers(self): return np.zeros(2) @ np.zeros(3)", "(size 3 is different from 2)\n"),
+    ("def wrap(env, config): return env.nothing", "'EpisodeStats' object has no attribute 'nothing'\n"),
+])
+def test_a_trainer_that_cannot_be_made(method, message, msrl):
+    """It is told by its line: the rest of the traceback is ours."""
+    Path("mine.py").write_text(
+        f"import numpy as np\nfrom tests.cli.tiny import Tiny\n\n\nclass Mine(Tiny):\n    {method}\n")
+    code, _, err = msrl("train", "mine.py:Mine", "--env", "CartPole-v1")
+    assert code == 2 and err.startswith("UsageError: This line fails: ") and "Traceback" not in err, err
+    assert err.endswith(message), err
+
+
 @pytest.mark.parametrize("platform, why", [
     ("cuda", "No plug-in for cuda is installed, or it found no device."),
     ("nonsense", "Unable to initialize backend 'nonsense': Backend 'nonsense' is not in the list of known backends: "),

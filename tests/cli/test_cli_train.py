@@ -210,7 +210,7 @@ def test_stopped_after_training_it_is_not_evaluated(tmp_path):
 def test_a_loop_that_steps_no_environment_tells_its_passes(msrl):
     code, out, err = msrl("train", f"{TINY}:Offline", "--env", "CartPole-v1", "--eval-episodes", "1")
     assert code == 0, err
-    assert " of the loop" in out and "steps (" not in out
+    assert " of the loop" in out and "steps (" not in out and "\nspeed        no steps in " in out
 
 
 LOUD = f"""\\

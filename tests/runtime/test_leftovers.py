@@ -13,10 +13,12 @@ import pytest
 
 import msrl
 from msrl.runtime.leftovers import DeadSockets, Session
+from tests.cli.tiny import Tiny
 
 WARM_UP = 3
 MEGABYTES = 48  # of all calls after that. A program that stayed behind would be 40 for each
-SMALL = {"total_steps": 32, "num_envs": 4, "rollout": 4, "hidden": (4,), "eval_episodes": 1, "shards": 2}
+CALLS = 20
+SMALL = {"total_steps": 32, "num_envs": 4, "rollout": 4, "hidden": (4,), "shards": 2}
 
 
 def held() -> tuple[int, int, float]:
@@ -27,16 +29,17 @@ def held() -> tuple[int, int, float]:
     return len(jax.live_arrays()), process.num_fds(), process.memory_info().rss / 2**20
 
 
-@pytest.mark.parametrize("calls, backend, env, distribution", [
-    (20, "inline", "gymnasium:CartPole-v1", "local"),
-    (20, "threads", "envpool:CartPole-v1", "single-learner-coarse"),
-    (6, "ray", "CartPole-v1", "single-learner-coarse"),  # each starts and ends a cluster, which takes seconds
+@pytest.mark.parametrize("algorithm, backend, env, distribution, settings", [
+    ("a2c", "inline", "gymnasium:CartPole-v1", "local", SMALL),
+    ("a2c", "threads", "envpool:CartPole-v1", "single-learner-coarse", SMALL),
+    (Tiny, "ray", "CartPole-v1", "local", {}),  # each starts and ends a cluster, which takes seconds
 ])
-def test_many_runs_hold_no_more_than_the_first(calls, backend, env, distribution, tmp_path, monkeypatch):
+def test_many_runs_hold_no_more_than_the_first(algorithm, backend, env, distribution, settings, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     after = []
-    for _ in range(calls):
-        result = msrl.train("a2c", env, backend=backend, distribution=distribution, progress=False, **SMALL)
+    for _ in range(CALLS):
+        result = msrl.train(algorithm, env, backend=backend, distribution=distribution, progress=False,
+                            eval_episodes=1, **settings)
         assert result.status == "finished"
         after.append(held())
     arrays, files, megabytes = zip(*after[WARM_UP:], strict=True)
