@@ -134,8 +134,8 @@ def report(result: Result, job: Job) -> list[str]:
     if result.updates_skipped:
         lines += [f"skipped      {result.updates_skipped:,} updates that were not finite"]
     steps = f"{result.steps_per_second:,.0f} steps/s: {result.env_steps:,} steps" if result.env_steps else "no steps"
-    lines += [f"speed        {steps} in {result.train_seconds:.1f} s, after {result.compile_seconds:.1f} s of compiling; "
-              f"{result.total_seconds:.1f} s in all",
+    lines += [f"speed        {steps} in {result.train_seconds:.1f} s, after {result.compile_seconds:.1f} s of "
+              f"compiling; {result.total_seconds:.1f} s in all",
               *([f"profile      {result.profile['line']}"] if result.profile else []),
               f"run folder   {result.run_dir}"]
     where = shlex.quote(str(result.run_dir))

@@ -140,10 +140,10 @@ def _short(bound: Any) -> str:
 
 
 class Promise:
-    """What one Gymnasium environment gives, checked by its own spaces."""
+    """What one Gymnasium environment gives, or what one agent of several is given, checked by its own space."""
 
-    def __init__(self, env: Any):
-        self.cls, self.space = type(env.unwrapped), env.observation_space
+    def __init__(self, cls: type, space: spaces.Space, receiver: str = ""):
+        self.cls, self.space, self.receiver = cls, space, receiver
         self.shape, self.dtype = self.space.shape, self.space.dtype
 
     def began(self, found: Any) -> Any:
@@ -162,15 +162,19 @@ class Promise:
         obs, reward, terminated, truncated, info = found
         if not isinstance(info, Mapping):
             raise broken(self.cls, "step", f"gives an info that is {describe(info)}.", "Give a dict: {}.", GYMNASIUM)
+        self.observed(obs, "step")
+        return obs, *self.ended(reward, terminated, truncated)
+
+    def ended(self, reward: Any, terminated: Any, truncated: Any) -> tuple[Any, bool, bool]:
+        """The same reward and flags, each of which is one number."""
         for name, flag in (("terminated", terminated), ("truncated", truncated)):
             if type(flag) not in _FLAGS and not _is_scalar(flag, "biu"):
-                raise broken(self.cls, "step", f"gives a {name} that is {describe(flag)}.",
+                raise broken(self.cls, "step", f"gives {self.receiver}a {name} that is {describe(flag)}.",
                              f"Give one truth value: bool({name}).", GYMNASIUM)
         if type(reward) not in _REWARDS and not _is_scalar(reward, "fiub"):
-            raise broken(self.cls, "step", f"gives a reward that is {describe(reward)}.",
+            raise broken(self.cls, "step", f"gives {self.receiver}a reward that is {describe(reward)}.",
                          "Give one number: float(reward).", GYMNASIUM)
-        self.observed(obs, "step")
-        return obs, reward, bool(terminated), bool(truncated)
+        return reward, bool(terminated), bool(truncated)
 
     def observed(self, obs: Any, method: str) -> None:
         if type(obs) is np.ndarray and obs.shape == self.shape and obs.dtype == self.dtype and self.shape:
@@ -178,17 +182,61 @@ class Promise:
         array = _array(obs)
         space = f"Its observation_space is {self.space}."
         if array is None or array.shape != self.shape:
-            raise broken(self.cls, method, f"gives an observation that is {describe(obs if array is None else array)}.",
+            shown = describe(obs if array is None else array)
+            raise broken(self.cls, method, f"gives {self.receiver}an observation that is {shown}.",
                          f"Give an array of the shape {self.shape}, or another space.", space)
         if not np.can_cast(array.dtype, self.dtype, "same_kind"):
-            raise broken(self.cls, method, f"gives an observation that is {describe(array)}.",
+            raise broken(self.cls, method, f"gives {self.receiver}an observation that is {describe(array)}.",
                          f"Give {self.dtype}, or a space of {array.dtype}: what is converted would lose its fractions.",
                          space)
         if isinstance(self.space, spaces.Discrete) and not 0 <= array - self.space.start < self.space.n:
-            raise broken(self.cls, method, f"gives the observation {array}, which lies outside its space.",
-                         "Give one of the choices of the space, or a space with more of them.", space)
+            raise broken(self.cls, method, f"gives {self.receiver}the observation {array}, which lies outside its "
+                         "space.", "Give one of the choices of the space, or a space with more of them.", space)
 
 
+class ParallelPromise:
+    """What one of PettingZoo's parallel environments gives: the same for each agent that takes part."""
+
+    def __init__(self, env: Any):
+        self.cls = type(env.unwrapped)
+        self.agents = {agent: Promise(self.cls, env.observation_space(agent), f"{agent} ")
+                       for agent in env.possible_agents}
+
+    def began(self, found: Any, alive: set[str]) -> Mapping[str, Any]:
+        """The observations in what `reset` returned."""
+        seen, _ = self.dicts(found, "reset", ("observations", "infos"))
+        for agent in filter(alive.__contains__, self.agents):
+            self.agents[agent].observed(self.of(agent, seen, "reset", "observations"), "reset")
+        return seen
+
+    def stepped(self, found: Any, alive: set[str]) -> tuple[Mapping[str, Any], dict[str, tuple[Any, bool, bool]]]:
+        """The observations in what `step` returned; by agent, the reward and how it ended."""
+        names = ("observations", "rewards", "terminations", "truncations", "infos")
+        seen, *ends, _ = self.dicts(found, "step", names)
+        ended = {}
+        for agent in filter(alive.__contains__, self.agents):
+            self.agents[agent].observed(self.of(agent, seen, "step", names[0]), "step")
+            ended[agent] = self.agents[agent].ended(*(
+                self.of(agent, each, "step", name) for each, name in zip(ends, names[1:4], strict=True)))
+        return seen, ended
+
+    def dicts(self, found: Any, method: str, names: tuple[str, ...]) -> tuple[Mapping[str, Any], ...]:
+        instead = f"Return {len(names)} dicts by agent: {', '.join(names)}."
+        if not (isinstance(found, tuple) and len(found) == len(names)):
+            raise broken(self.cls, method, f"returns {_told(found)}.", instead, PETTINGZOO)
+        for name, each in zip(names, found, strict=True):
+            if not isinstance(each, Mapping):
+                raise broken(self.cls, method, f"gives {name} that are {describe(each)}.", instead, PETTINGZOO)
+        return found
+
+    def of(self, agent: str, given: Mapping[str, Any], method: str, name: str) -> Any:
+        if agent not in given:
+            raise broken(self.cls, method, f"gives {name} without {agent}, which takes part.",
+                         "Give one for every agent of `agents`, and in the step in which it ends.", PETTINGZOO)
+        return given[agent]
+
+
+PETTINGZOO = "So PettingZoo's parallel environments have it."
 GYMNASIUM = "Gymnasium's environments have returned that since version 0.26."
 _FLAGS, _REWARDS = (bool, np.bool_), (float, np.float64, np.float32)  # the usual ones, which need no second look
 

@@ -81,7 +81,7 @@ def _make(name: str) -> gymnasium.Env:
 
 class _One(One):
     def __init__(self, env: gymnasium.Env):
-        self._env, self._promise = env, Promise(env)
+        self._env, self._promise = env, Promise(type(env.unwrapped), env.observation_space)
 
     def begin(self, seed: int) -> Any:
         self.start, self.actions = seed, []

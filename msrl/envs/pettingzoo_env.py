@@ -16,6 +16,7 @@ import numpy as np
 from msrl.api.env import EnvSpec
 from msrl.api.spaces import Box
 from msrl.envs.batch import Batch
+from msrl.envs.contract import ParallelPromise
 from msrl.envs.host import HostEnv
 from msrl.envs.rows import Found, One, Rows
 from msrl.envs.spaces import Codec, codec
@@ -102,6 +103,7 @@ def _shared(actions: list[Any], env: str) -> Codec:
 class _Copy(One):
     def __init__(self, name: str, spec: EnvSpec, observations: list[Codec]):
         self._env = _module(name).parallel_env()
+        self._promise = ParallelPromise(self._env)
         self._agents, self._observations = spec.agents, observations
         self._shape, self._dtype = spec.batch(spec.observation, 1)[1:], spec.observation.dtype
         self._random = np.random.default_rng()
@@ -118,10 +120,10 @@ class _Copy(One):
     def step(self, action: np.ndarray) -> Found:
         env, alive = self._env, set(self._env.agents)
         self.actions.append(np.array(action))
-        seen, rewards, terminal, _, _ = env.step(
-            {agent: action[i] for i, agent in enumerate(self._agents) if agent in alive})
-        self._all_terminal &= all(terminal[agent] for agent in alive - set(env.agents))
-        reward = np.array([rewards[agent] if agent in alive else 0.0 for agent in self._agents], np.float32)
+        seen, ends = self._promise.stepped(env.step(
+            {agent: action[i] for i, agent in enumerate(self._agents) if agent in alive}), alive)
+        self._all_terminal &= all(ends[agent][1] for agent in alive - set(env.agents))
+        reward = np.array([ends[agent][0] if agent in alive else 0.0 for agent in self._agents], np.float32)
         last = self._array(seen, alive)
         if env.agents:
             return last, reward, False, False, last
@@ -135,8 +137,9 @@ class _Copy(One):
         self.start, self.actions = self._random.bit_generator.state, []
         self._all_terminal = True
         # A seed per episode: whether an unseeded reset goes on with the old generator is up to each environment.
-        seen, _ = self._env.reset(seed=int(self._random.integers(2**31)))
-        return self._array(seen, set(self._env.agents))
+        found = self._env.reset(seed=int(self._random.integers(2**31)))
+        alive = set(self._env.agents)
+        return self._array(self._promise.began(found, alive), alive)
 
     def _array(self, seen: dict[str, Any], agents: set[str]) -> np.ndarray:
         array = np.zeros(self._shape, self._dtype)

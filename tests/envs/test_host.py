@@ -1,5 +1,6 @@
 """Environments on the host: resets in the same step, seeds from the key, dtypes and spaces."""
 
+import functools
 import math
 import pickle
 import sys
@@ -248,6 +249,38 @@ def test_agents_that_end_early_are_zeros_until_the_last_one_ends(parallel, lives
     assert (step.obs[:, 0, 1:] == [1, 0]).all() and (step.obs[:, 1, 1:] == 2).all()  # both agents live again
     env.close()
     assert len(module.made) == 3 and all(each.closed for each in module.made)
+
+
+BREAKING = {  # method → what becomes of what it returns, and what is said of it
+    "reset": [
+        (lambda seen, infos: seen, "returns {agent_0: float32[2], agent_1: float32[3]}."),
+        (lambda seen, infos: (seen, None), "gives infos that are NoneType None."),
+        (lambda seen, infos: ({}, infos), "gives observations without agent_0, which takes part."),
+        (lambda seen, infos: ({each: seen[each][None] for each in seen}, infos),
+         "gives agent_0 an observation that is float32[1, 2]."),
+    ],
+    "step": [
+        (lambda seen, *rest: (seen, *rest[:3]), "returns a tuple of 4."),
+        (lambda *five: (*five[:4], []), "gives infos that are []."),
+        (lambda seen, rewards, *rest: (seen, {agent: [1.0, 2.0] for agent in rewards}, *rest),
+         "gives agent_0 a reward that is a list."),
+        (lambda seen, rewards, ends, *rest: (seen, rewards, dict.fromkeys(ends, "no"), *rest),
+         "gives agent_0 a terminated that is str 'no'."),
+    ],
+}
+
+
+@pytest.mark.parametrize("method, broken, message", [(name, *each) for name in BREAKING for each in BREAKING[name]])
+def test_agents_that_are_given_something_else(parallel, monkeypatch, method, broken, message):
+    """Named with the environment's own line, by the step that is made before training."""
+    original = getattr(toys.Parallel, method)
+    monkeypatch.setattr(toys.Parallel, method, functools.wraps(original)(
+        lambda self, *args, **kwargs: broken(*original(self, *args, **kwargs))))
+    parallel(lives=("5t", "5t"))
+    with pytest.raises(EnvError) as caught:
+        PettingZooEnv("toy_parallel").probe()
+    assert caught.value.what.startswith(f"Parallel.{method} {message}"), caught.value
+    assert caught.value.also.file == "tests/envs/toys.py"
 
 
 ONE_ARRAY = "An {} is one array here: Box, Discrete or MultiDiscrete (with one row of choices).\n" \
